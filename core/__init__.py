@@ -1,0 +1,1 @@
+"""Everything of specpanel that works without a terminal."""

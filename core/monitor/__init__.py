@@ -1,0 +1,1 @@
+"""Joins what the engine, the devices and the traffic say into one Frame a second."""

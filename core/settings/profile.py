@@ -1,0 +1,182 @@
+"""The profile: one launch and its traffic, as a user writes it in TOML.
+
+Every field has its help beside it; the same words appear in ``specpanel profile new``, in the panel's
+form and in error messages. A field that names a vLLM flag carries it as ``flag``.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from specpanel.core.settings.drafters import Drafter, NoDrafter
+
+SCHEMA_VERSION = 1
+
+
+def option(default: Any, help_text: str, *, flag: str | None = None, **constraints: Any) -> Any:
+    """A field with its help and, where it is one of vLLM's own, its flag."""
+    extra: dict[str, Any] | None = {"flag": flag} if flag else None
+    return Field(default=default, description=help_text, json_schema_extra=extra, **constraints)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Target(_Section):
+    """The model that answers."""
+
+    model: str = Field(min_length=1, description="Folder or hub id of the target model.")
+    served_name: str | None = option(
+        None, "Name that clients ask for.", flag="--served-model-name", min_length=1
+    )
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] | None = option(
+        None, "Type of weights and activations.", flag="--dtype"
+    )
+    max_model_len: int | None = option(
+        None, "Longest prompt and answer together, in tokens.", flag="--max-model-len", gt=0
+    )
+    quantization: str | None = option(
+        None, "Quantisation of the target's weights.", flag="--quantization"
+    )
+    trust_remote_code: bool = option(
+        False, "Run code that the checkpoint brings.", flag="--trust-remote-code"
+    )
+
+
+class Engine(_Section):
+    """How vLLM runs: interpreter, address, size."""
+
+    python: str | None = Field(
+        default=None,
+        description="Interpreter of the environment that holds vLLM; this one where absent.",
+    )
+    platform: Literal["auto", "cpu", "cuda", "rocm"] = Field(
+        default="auto", description="What vLLM runs on; auto asks the interpreter."
+    )
+    host: str = option("127.0.0.1", "Address to listen on.", flag="--host", min_length=1)
+    port: int = option(8000, "Port to listen on.", flag="--port", ge=1, le=65535)
+    tensor_parallel_size: int | None = option(
+        None, "GPUs the target is split over.", flag="--tensor-parallel-size", ge=1
+    )
+    gpu_memory_utilization: float | None = option(
+        None, "Share of device memory vLLM may take.", flag="--gpu-memory-utilization", gt=0, le=1
+    )
+    max_num_seqs: int | None = option(
+        None, "Most requests in one step.", flag="--max-num-seqs", ge=1
+    )
+    enforce_eager: bool | None = option(
+        None, "Skip compilation and CUDA graphs.", flag="--enforce-eager"
+    )
+    cpu_kv_cache_gib: int | None = Field(
+        default=None, ge=1, description="KV cache on a CPU, in GiB (VLLM_CPU_KVCACHE_SPACE)."
+    )
+    per_request_metrics: bool = Field(
+        default=True,
+        description="Have vLLM report accepted and drafted tokens of every step with each answer.",
+    )
+    environment: dict[str, str] = Field(
+        default_factory=dict, description="Environment variables for vLLM."
+    )
+    arguments: tuple[str, ...] = Field(
+        default=(), description="More arguments for vLLM, passed on untouched."
+    )
+    start_silence_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="A start that writes no log line for this long has failed, in seconds.",
+    )
+    stop_timeout_s: float = Field(
+        default=20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
+    )
+
+
+class Mla(_Section):
+    """Attention and MLA switches; all left to vLLM where absent."""
+
+    attention_backend: str | None = option(
+        None, "Attention backend of the target.", flag="--attention-backend"
+    )
+    kv_cache_dtype: str | None = option(
+        None, "Type of the KV cache.", flag="--kv-cache-dtype"
+    )
+    block_size: int | None = option(
+        None, "Tokens in a KV cache block.", flag="--block-size", gt=0
+    )
+    force_sparse_mqa: bool | None = Field(
+        default=None,
+        description="Sparse MLA only: never use the dense or masked MHA prefill.",
+    )
+
+
+class Traffic(_Section):
+    """The load that specpanel sends."""
+
+    requests: int | None = Field(
+        default=None, ge=1, description="Requests to send; until stopped or --duration where absent."
+    )
+    duration_s: float | None = Field(
+        default=None, gt=0, description="How long to send requests, in seconds."
+    )
+    concurrency: int = Field(
+        default=1, ge=1, le=4096, description="Requests in flight (closed loop)."
+    )
+    rate_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Requests a second, arriving at random (open loop, Poisson); "
+        "concurrency then only caps it.",
+    )
+    warmup: int = Field(
+        default=2, ge=0, description="Requests sent first and left out of every figure."
+    )
+    max_tokens: int = Field(default=128, ge=1, description="Longest answer, in tokens.")
+    temperature: float = Field(default=0.0, ge=0, le=2, description="Sampling temperature; 0: greedy.")
+    seed: int = Field(default=0, ge=0, description="Order of prompts, arrivals, sampling.")
+    kinds: tuple[str, ...] = Field(
+        default=(), description="Classes of prompts to use; all where empty."
+    )
+    prompts: Path | None = Field(
+        default=None, description="File of your own prompts (JSONL or text, one a line)."
+    )
+    ignore_eos: bool = Field(
+        default=False, description="Make every answer max_tokens long (vLLM only)."
+    )
+    timeout_s: float = Field(
+        default=300.0, gt=0, description="A request without an answer for this long has failed."
+    )
+
+
+class Profile(_Section):
+    """A named launch: target, engine, drafter, attention and traffic."""
+
+    schema_version: Literal[1] = Field(
+        default=SCHEMA_VERSION, description="Version of this file's format."
+    )
+    name: str = Field(
+        default="unnamed",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        max_length=64,
+        description="Name of the profile: letters, digits, dot, dash and underscore.",
+    )
+    description: str = Field(default="", description="One line on what this is for.")
+    target: Target
+    engine: Engine = Field(default_factory=Engine)
+    drafter: Drafter = Field(default_factory=NoDrafter)
+    mla: Mla = Field(default_factory=Mla)
+    traffic: Traffic = Field(default_factory=Traffic)
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _known_version(cls, value: object) -> object:
+        if isinstance(value, int) and value > SCHEMA_VERSION:
+            raise ValueError(
+                f"this file needs a newer specpanel: its format is {value}, "
+                f"this one reads up to {SCHEMA_VERSION}"
+            )
+        return value
+
+    def without_drafter(self) -> "Profile":
+        """The same launch with plain decoding: the baseline."""
+        return self.model_copy(update={"drafter": NoDrafter()})

@@ -1,0 +1,1 @@
+"""Prompts, and load against any OpenAI-compatible endpoint."""
