@@ -1,0 +1,1 @@
+"""vLLM as a process: its command, its life, its log and what it exports."""

@@ -1,0 +1,110 @@
+"""State files: one a server that specpanel started, so that a later specpanel finds it again.
+
+The file is written before the process starts and carries an id that is also in the child's environment:
+even a panel killed between the two leaves no server that nobody knows of.
+"""
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from specpanel.core.errors import NotRunningError
+from specpanel.core.settings.paths import servers_folder
+
+SCHEMA_VERSION = 1
+
+
+class ServerRecord(BaseModel):
+    """One server as its state file describes it. Times are Unix seconds."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    name: str
+    profile: str
+    model: str
+    drafter: str
+    draft_tokens: int | None = None
+    host: str
+    port: int
+    log: Path
+    argv: tuple[str, ...]
+    started_unix: float
+    owner_pid: int
+    pid: int | None = None  # None until the process exists; its session has the same number
+    start_mark: str | None = None  # identifies the process beyond its pid (see identity.py)
+
+    @property
+    def url(self) -> str:
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "", "::") else self.host
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def record_path(record: ServerRecord) -> Path:
+    return servers_folder() / f"{record.id}.json"
+
+
+def save(record: ServerRecord) -> None:
+    """Write the state file whole or not at all."""
+    path = record_path(record)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.tmp")
+    partial.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def forget(record: ServerRecord) -> None:
+    record_path(record).unlink(missing_ok=True)
+
+
+def records() -> list[ServerRecord]:
+    """Every readable state file, oldest first. A file that cannot be read hides no other."""
+    return sorted(_readable(), key=lambda record: record.started_unix)
+
+
+def _readable() -> Iterator[ServerRecord]:
+    for path in servers_folder().glob("*.json"):
+        try:
+            yield ServerRecord.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """``wanted``, or ``wanted-2`` and so on where a running server has that name."""
+    if wanted not in taken:
+        return wanted
+    return next(f"{wanted}-{n}" for n in range(2, len(taken) + 3) if f"{wanted}-{n}" not in taken)
+
+
+def log_path(folder: Path, name: str) -> Path:
+    """A fresh log file for one launch: the name, the time and a part that makes it unique."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return folder / f"{safe}-{stamp}-{uuid.uuid4().hex[:4]}.log"
+
+
+def find(name: str, among: list[ServerRecord]) -> ServerRecord:
+    """The record with this name, id prefix, pid or port.
+
+    Raises:
+        NotRunningError: there is none.
+    """
+    for record in reversed(among):
+        if name in (record.name, str(record.pid), str(record.port), f":{record.port}"):
+            return record
+    for record in among:
+        if len(name) >= 4 and record.id.startswith(name):
+            return record
+    known = ", ".join(record.name for record in among) or "none"
+    raise NotRunningError(f"no running server is called {name} (running: {known})")

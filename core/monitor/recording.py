@@ -1,0 +1,152 @@
+"""Frames, requests and summaries as lines of JSON: the same for ``--json``, recordings and replay.
+
+Every line is an object with ``schema_version`` and ``kind`` first. Lines of an unknown kind are passed
+over, so that an older specpanel reads a newer recording as far as it can.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from specpanel.core.errors import RecordingError
+from specpanel.core.monitor.frame import Frame
+
+SCHEMA_VERSION = 1
+
+_frames = TypeAdapter(Frame)
+
+
+def line(kind: str, content: dict[str, Any]) -> str:
+    """One line of the stream, without its line end."""
+    return json.dumps(
+        {"schema_version": SCHEMA_VERSION, "kind": kind, **_finite(content)}, ensure_ascii=False
+    )
+
+
+def frame_line(frame: Frame) -> str:
+    return line("frame", asdict(frame))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they are absent values."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+class Recorder:
+    """Writes lines to a file, each flushed at once: a killed program loses no finished line.
+
+    Raises:
+        RecordingError: the file cannot be written; on a full disk, with the name of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+    def write(self, text: str) -> None:
+        try:
+            self._file.write(text + "\n")
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._file.close()
+        except OSError as failure:
+            raise _unwritable(self.path, failure) from failure
+
+
+def _unwritable(path: Path, error: OSError) -> RecordingError:
+    return RecordingError(
+        f"the recording {path} cannot be written: {error.strerror or error}",
+        "Give --record a file in a folder with room that you may write to.",
+    )
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a recording, in order. A last line cut short by a crash is left out.
+
+    Raises:
+        RecordingError: there is no such file, or a line before the last is not ours.
+    """
+    broken: tuple[int, str] | None = None
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.strip():
+                    continue
+                if broken is not None:
+                    raise _unreadable(path, *broken)
+                try:
+                    found = json.loads(text)
+                    _check_version(path, found)
+                except ValueError as error:
+                    broken = (number, str(error))
+                    continue
+                yield found
+    except OSError as error:
+        raise RecordingError(
+            f"the recording {path} cannot be read: {error.strerror or error}",
+            "Give a file that specpanel run --record wrote.",
+        ) from error
+    if broken is not None and broken[0] == 1:
+        raise _unreadable(path, *broken)
+
+
+def _check_version(path: Path, found: object) -> None:
+    if not isinstance(found, dict) or not isinstance(found.get("schema_version"), int):
+        raise ValueError("no object with a schema_version")
+    if found["schema_version"] > SCHEMA_VERSION:
+        raise RecordingError(
+            f"{path} was written by a newer specpanel (format {found['schema_version']})",
+            "Update specpanel to read it.",
+        )
+
+
+def _unreadable(path: Path, number: int, reason: str) -> RecordingError:
+    return RecordingError(
+        f"{path}, line {number}, is not a line of a recording: {reason}",
+        "Give a file that specpanel run --record wrote.",
+    )
+
+
+def read_recording(path: Path) -> Iterator[Frame]:
+    """The Frames of a recording, in order.
+
+    Raises:
+        RecordingError: the file is missing, is no recording, or holds a Frame that cannot be read.
+    """
+    for found in read_lines(path):
+        if found.get("kind") != "frame":
+            continue
+        body = {key: found[key] for key in found if key not in ("schema_version", "kind")}
+        try:
+            yield _frames.validate_python(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise RecordingError(f"a frame in {path} cannot be read: {where}: {first['msg']}") from None
