@@ -1,0 +1,120 @@
+"""Look at the port, the model folders, memory and disk: the reading that preflight's rules need."""
+
+import errno
+import shutil
+import socket
+from pathlib import Path
+
+import psutil
+
+from specpanel.core.checkpoints.config import looks_like_hub_id, read_config
+from specpanel.core.checkpoints.geometry import weight_bytes
+from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
+from specpanel.core.errors import ConfigurationError
+from specpanel.core.preflight.surroundings import ModelState, PortState, Surroundings
+from specpanel.core.settings.profile import Profile
+
+PORTS_TRIED = 200
+
+
+def gather(
+    profile: Profile,
+    interpreter: InterpreterFacts | None,
+    *,
+    device_free_bytes: int | None = None,
+    disk_folder: Path | None = None,
+) -> Surroundings:
+    """What surrounds a launch of ``profile``. Reads files and the process table; starts nothing.
+
+    Args:
+        profile: the launch.
+        interpreter: facts of the interpreter that holds vLLM; None where there is none.
+        device_free_bytes: free memory of the fullest device; not used on a CPU.
+        disk_folder: where logs will be written; the home folder where absent.
+    """
+    platform = _platform(profile, interpreter)
+    drafter = getattr(profile.drafter, "model", None)
+    on_cpu = platform == "cpu"
+    return Surroundings(
+        interpreter=interpreter,
+        platform=platform,
+        port=port_state(profile.engine.host, profile.engine.port),
+        target=model_state(profile.target.model),
+        drafter=model_state(drafter) if isinstance(drafter, str) else None,
+        free_memory_bytes=psutil.virtual_memory().available if on_cpu else device_free_bytes,
+        free_disk_bytes=_free_disk_bytes(disk_folder or Path.home()),
+    )
+
+
+def model_state(name: str) -> ModelState:
+    """The model that ``name`` stands for: a folder where there is one, else a hub id."""
+    folder = Path(name).expanduser()
+    if not folder.exists() and looks_like_hub_id(name):
+        return ModelState(name, "hub")
+    try:
+        config = read_config(folder)
+    except ConfigurationError as error:
+        return ModelState(name, "unusable", problem=error.message, fix=error.fix)
+    return ModelState(name, "folder", config, weight_bytes(folder))
+
+
+def port_state(host: str, port: int) -> PortState:
+    """Whether a server can listen at ``host``:``port`` now, who does, and the next port that is free."""
+    problem = _cannot_listen(host, port)
+    if problem is None:
+        return PortState(port, free=True)
+    if problem != "taken":
+        return PortState(port, free=False, problem=problem, next_free=_next_free(host, port))
+    pid, name = _owner(port)
+    return PortState(port, False, None, pid, name, _next_free(host, port))
+
+
+def _cannot_listen(host: str, port: int) -> str | None:
+    """None where listening works, "taken", or the system's reason."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(1)
+    except OSError as error:
+        return "taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+    return None
+
+
+def _next_free(host: str, port: int) -> int | None:
+    after = range(max(port, 1023) + 1, min(port + PORTS_TRIED, 65535) + 1)
+    return next((candidate for candidate in after if _cannot_listen(host, candidate) is None), None)
+
+
+def _owner(port: int) -> tuple[int | None, str | None]:
+    """Pid and name of the process that listens on ``port``, where this user may see it."""
+    try:
+        connections = psutil.net_connections(kind="tcp")
+    except (psutil.AccessDenied, OSError):
+        return None, None
+    for connection in connections:
+        listening = connection.status == psutil.CONN_LISTEN
+        if listening and connection.laddr and connection.laddr.port == port and connection.pid:
+            try:
+                return connection.pid, psutil.Process(connection.pid).name()
+            except psutil.Error:
+                return connection.pid, None
+    return None, None
+
+
+def _platform(profile: Profile, interpreter: InterpreterFacts | None) -> Platform:
+    if profile.engine.platform != "auto":
+        return profile.engine.platform
+    return interpreter.platform if interpreter else "unknown"
+
+
+def _free_disk_bytes(folder: Path) -> int | None:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
