@@ -97,6 +97,6 @@ def _session(pid: int) -> int | None:
 
 def _carries(pid: int, server_id: str) -> bool:
     try:
-        return psutil.Process(pid).environ().get(ID_VARIABLE) == server_id
+        return bool(psutil.Process(pid).environ().get(ID_VARIABLE) == server_id)
     except (psutil.Error, OSError):
         return False

@@ -52,7 +52,9 @@ class ServerProcess:
         return report
 
 
-def start_server(record: ServerRecord, command: Command, environment: Mapping[str, str]) -> ServerProcess:
+def start_server(
+    record: ServerRecord, command: Command, environment: Mapping[str, str]
+) -> ServerProcess:
     """Start ``command`` for ``record``, whose pid and start mark are filled in.
 
     Args:

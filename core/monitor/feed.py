@@ -32,4 +32,6 @@ class Feed:
     def newer_than(self, version: int) -> tuple[Frame, ...]:
         """Frames published after the feed was at ``version``, oldest first, as far as they are kept."""
         count = min(self.version - version, len(self._frames))
-        return tuple(self._frames[index] for index in range(len(self._frames) - count, len(self._frames)))
+        return tuple(
+            self._frames[index] for index in range(len(self._frames) - count, len(self._frames))
+        )

@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -65,19 +64,11 @@ class Recorder:
         except OSError as error:
             raise _unwritable(self.path, error) from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         try:
             self._file.close()
-        except OSError as failure:
-            raise _unwritable(self.path, failure) from failure
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
 
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:
@@ -149,4 +140,6 @@ def read_recording(path: Path) -> Iterator[Frame]:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            raise RecordingError(f"a frame in {path} cannot be read: {where}: {first['msg']}") from None
+            raise RecordingError(
+                f"a frame in {path} cannot be read: {where}: {first['msg']}"
+            ) from None

@@ -19,7 +19,9 @@ DraftTokens = Annotated[
 ]
 DraftModel = Annotated[
     str,
-    Field(min_length=1, title="draft model", description="Folder or hub id of the drafter's weights."),
+    Field(
+        min_length=1, title="draft model", description="Folder or hub id of the drafter's weights."
+    ),
 ]
 
 

@@ -4,20 +4,31 @@ Every field has its help beside it; the same words appear in ``specpanel profile
 form and in error messages. A field that names a vLLM flag carries it as ``flag``.
 """
 
+import shlex
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from specpanel.core.settings.drafters import Drafter, NoDrafter
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 def option(default: Any, help_text: str, *, flag: str | None = None, **constraints: Any) -> Any:
     """A field with its help and, where it is one of vLLM's own, its flag."""
     extra: dict[str, Any] | None = {"flag": flag} if flag else None
     return Field(default=default, description=help_text, json_schema_extra=extra, **constraints)
+
+
+def _words(value: object) -> object:
+    """A flag or a variable gives a list as one text: words as in a shell."""
+    if not isinstance(value, str):
+        return value
+    return shlex.split(value)
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
 class _Section(BaseModel):
@@ -79,7 +90,7 @@ class Engine(_Section):
     environment: dict[str, str] = Field(
         default_factory=dict, description="Environment variables for vLLM."
     )
-    arguments: tuple[str, ...] = Field(
+    arguments: Words = Field(
         default=(), description="More arguments for vLLM, passed on untouched."
     )
     start_silence_s: float = Field(
@@ -98,12 +109,8 @@ class Mla(_Section):
     attention_backend: str | None = option(
         None, "Attention backend of the target.", flag="--attention-backend"
     )
-    kv_cache_dtype: str | None = option(
-        None, "Type of the KV cache.", flag="--kv-cache-dtype"
-    )
-    block_size: int | None = option(
-        None, "Tokens in a KV cache block.", flag="--block-size", gt=0
-    )
+    kv_cache_dtype: str | None = option(None, "Type of the KV cache.", flag="--kv-cache-dtype")
+    block_size: int | None = option(None, "Tokens in a KV cache block.", flag="--block-size", gt=0)
     force_sparse_mqa: bool | None = Field(
         default=None,
         description="Sparse MLA only: never use the dense or masked MHA prefill.",
@@ -114,7 +121,9 @@ class Traffic(_Section):
     """The load that specpanel sends."""
 
     requests: int | None = Field(
-        default=None, ge=1, description="Requests to send; until stopped or --duration where absent."
+        default=None,
+        ge=1,
+        description="Requests to send; until stopped or --duration where absent.",
     )
     duration_s: float | None = Field(
         default=None, gt=0, description="How long to send requests, in seconds."
@@ -132,11 +141,11 @@ class Traffic(_Section):
         default=2, ge=0, description="Requests sent first and left out of every figure."
     )
     max_tokens: int = Field(default=128, ge=1, description="Longest answer, in tokens.")
-    temperature: float = Field(default=0.0, ge=0, le=2, description="Sampling temperature; 0: greedy.")
-    seed: int = Field(default=0, ge=0, description="Order of prompts, arrivals, sampling.")
-    kinds: tuple[str, ...] = Field(
-        default=(), description="Classes of prompts to use; all where empty."
+    temperature: float = Field(
+        default=0.0, ge=0, le=2, description="Sampling temperature; 0: greedy."
     )
+    seed: int = Field(default=0, ge=0, description="Order of prompts, arrivals, sampling.")
+    kinds: Words = Field(default=(), description="Classes of prompts to use; all where empty.")
     prompts: Path | None = Field(
         default=None, description="File of your own prompts (JSONL or text, one a line)."
     )

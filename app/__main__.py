@@ -1,0 +1,6 @@
+"""``python -m specpanel.app``."""
+
+from specpanel.app.cli import main
+
+if __name__ == "__main__":
+    main()

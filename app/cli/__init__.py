@@ -1,0 +1,18 @@
+"""The command line. Each command is a file; what it needs is imported when it runs."""
+
+import sys
+
+
+def main() -> None:
+    """Run ``specpanel`` with the arguments of this process.
+
+    Everything after a lone ``--`` is for vLLM and is kept away from our own parser.
+    """
+    from specpanel.app.cli.root import app
+
+    arguments = sys.argv[1:]
+    for_vllm: list[str] = []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        arguments, for_vllm = arguments[:cut], arguments[cut + 1 :]
+    app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")

@@ -1,0 +1,101 @@
+"""Print a session's events as they come: JSON lines on standard output, or talk on standard error."""
+
+import sys
+import time
+
+import typer
+
+from specpanel.app.cli.plain import frame_text, summary_text
+from specpanel.app.cli.report import talk
+from specpanel.core.session.events import (
+    Event,
+    FindingMade,
+    FrameTaken,
+    Launched,
+    LegBegan,
+    Note,
+    PhaseEntered,
+    Ready,
+    RequestDone,
+    Stopped,
+    SummaryMade,
+    event_line,
+)
+
+_QUIET_S = 5.0
+
+
+class JsonPrinter:
+    """Every event as one line of JSON on standard output."""
+
+    def __call__(self, event: Event) -> None:
+        typer.echo(event_line(event))
+
+
+class PlainPrinter:
+    """What a person wants to read: steps as lines, figures as one line that is written over in a terminal.
+
+    The summary goes to standard output, everything else to standard error.
+    """
+
+    def __init__(self) -> None:
+        self._in_place = sys.stderr.isatty()
+        self._open = False
+        self._said_s = float("-inf")
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case FrameTaken(frame):
+                self._figures(frame_text(frame))
+            case SummaryMade(summary):
+                self._clear()
+                if summary.legs:
+                    typer.echo(summary_text(summary))
+            case _:
+                text = _step(event)
+                if text:
+                    self._clear()
+                    talk(text)
+
+    def _figures(self, text: str) -> None:
+        if self._in_place:
+            import shutil
+
+            width = shutil.get_terminal_size().columns
+            typer.echo(f"\r\x1b[K{text[: width - 1]}", err=True, nl=False)
+            self._open = True
+        elif time.monotonic() - self._said_s >= _QUIET_S:
+            self._said_s = time.monotonic()
+            talk(text)
+
+    def _clear(self) -> None:
+        if self._open:
+            typer.echo("\r\x1b[K", err=True, nl=False)
+            self._open = False
+
+
+def _step(event: Event) -> str | None:
+    match event:
+        case Note(text):
+            return text
+        case FindingMade(severity=severity, text=text, fix=fix):
+            glyph = {"error": "✗", "warning": "!"}.get(severity, "·")
+            return f"{glyph} {text}" + (f" — {fix}" if fix else "")
+        case LegBegan(_, "none", _):
+            return "── plain decoding"
+        case LegBegan(_, drafter, k):
+            return f"── drafter {drafter}" + (f", K={k}" if k else "")
+        case Launched(name, pid, url, log, _):
+            return f"starting {name} (pid {pid}) for {url}; log: {log}"
+        case PhaseEntered(phase, detail, elapsed_s, _, _):
+            return f"{elapsed_s:5.0f} s  {phase}" + (f"  {detail}" if detail else "")
+        case Ready(url, took_s):
+            return f"{took_s:5.0f} s  ready at {url}"
+        case RequestDone(_, request) if request.error is not None:
+            return f"! request {request.index} ({request.prompt_id}) failed: {request.error}"
+        case Stopped(name, killed, took_s, survivors):
+            how = "killed" if killed else "stopped"
+            left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
+            return f"{how} {name} in {took_s:.1f} s{left}"
+        case _:
+            return None

@@ -1,0 +1,36 @@
+"""``specpanel ps``: servers that specpanel started and that still run."""
+
+import time
+
+import typer
+
+from specpanel.app.cli import options
+from specpanel.app.cli.report import guarded, talk
+
+HELP = "List the servers that specpanel started and that still run."
+
+
+@guarded
+def ps(as_json: options.Json = False) -> None:
+    from specpanel.core.engine.process import running_servers
+    from specpanel.core.monitor.recording import line
+
+    records = running_servers()
+    if not records and not as_json:
+        talk("No server of specpanel's is running.")
+    for record in records:
+        if as_json:
+            content = record.model_dump(mode="json", exclude={"schema_version"})
+            typer.echo(line("server", {**content, "url": record.url}))
+            continue
+        drafter = record.drafter + (f" K={record.draft_tokens}" if record.draft_tokens else "")
+        uptime = _age(time.time() - record.started_unix)
+        typer.echo(
+            f"{record.name:<24} pid {record.pid:<8} {record.url:<28} {drafter:<16} {uptime:>8}  {record.log}"
+        )
+
+
+def _age(seconds: float) -> str:
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s"

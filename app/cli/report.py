@@ -1,0 +1,51 @@
+"""How the command line says what went wrong: one sentence on standard error, and the exit status."""
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from specpanel.core.errors import ExitCode, SpecpanelError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def talk(text: str) -> None:
+    """A line for the person, on standard error: standard output belongs to results."""
+    typer.echo(text, err=True)
+
+
+def say(error: SpecpanelError) -> None:
+    talk(f"specpanel: {error.message}.")
+    if error.fix:
+        talk(f"  {error.fix}")
+
+
+def leave(error: SpecpanelError) -> NoReturn:
+    """Say what went wrong and end with its exit status."""
+    say(error)
+    raise typer.Exit(int(error.exit_code))
+
+
+def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Turn our own errors, a broken pipe and Ctrl-C into exit statuses without a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except SpecpanelError as error:
+            leave(error)
+        except KeyboardInterrupt:
+            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+        except BrokenPipeError:
+            # The reader went away (specpanel … | head): what is left in the buffer goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(128 + signal.SIGPIPE) from None
+
+    return run

@@ -1,0 +1,62 @@
+"""The tree of commands, and what ``specpanel`` does without one."""
+
+from typing import Annotated
+
+import typer
+
+from specpanel.app.cli import (
+    command,
+    demo,
+    doctor,
+    profile,
+    ps,
+    run,
+    stop,
+    watch,
+)
+
+app = typer.Typer(
+    name="specpanel",
+    help="A control panel for speculative decoding on vLLM. Without a command it opens the panel.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run", help=run.HELP)(run.run)
+app.command("watch", help=watch.HELP)(watch.watch)
+app.command("demo", help=demo.HELP)(demo.demo)
+app.command("command", help=command.HELP)(command.command)
+app.add_typer(profile.app, name="profile", help=profile.HELP)
+app.command("ps", help=ps.HELP)(ps.ps)
+app.command("stop", help=stop.HELP)(stop.stop)
+app.command("doctor", help=doctor.HELP)(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"specpanel {version('specpanel')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        from specpanel.app.cli.panel import open_panel
+
+        open_panel()
+    elif context.obj and context.invoked_subcommand not in ("run", "command"):
+        raise typer.BadParameter(
+            f"arguments for vLLM after -- mean nothing to specpanel {context.invoked_subcommand}"
+        )

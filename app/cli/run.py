@@ -1,0 +1,122 @@
+"""``specpanel run``: the headless twin of the panel."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specpanel.app.cli import options
+from specpanel.app.cli.report import guarded, say
+
+if TYPE_CHECKING:
+    from specpanel.core.session.session import Plan
+    from specpanel.core.settings.profile import Profile
+
+HELP = (
+    "Launch vLLM with a drafter, send traffic, and say what speculation did. "
+    "Arguments after -- go to vLLM untouched."
+)
+_REQUESTS_WITHOUT_TTY = 24
+
+
+@guarded
+def run(
+    context: typer.Context,
+    name: options.ProfileName = None,
+    model: options.Model = None,
+    drafter: options.DrafterMethod = None,
+    draft_model: options.DraftModelOption = None,
+    k: options.DraftTokens = None,
+    port: options.Port = None,
+    python: options.Python = None,
+    duration: options.Duration = None,
+    requests: options.Requests = None,
+    concurrency: options.Concurrency = None,
+    rate: options.Rate = None,
+    prompts: options.Prompts = None,
+    assignments: options.Assignments = None,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="Measure the same prompts without a drafter first.")
+    ] = False,
+    record: Annotated[
+        Path | None, typer.Option("--record", help="Write everything to this file (NDJSON).")
+    ] = None,
+    as_json: options.Json = False,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="Leave the server running at the end.")
+    ] = False,
+    attach: Annotated[
+        str | None,
+        typer.Option("--attach", metavar="URL", help="Measure a running server; start none."),
+    ] = None,
+) -> None:
+    flags = {
+        "--model": model if attach is None else model or "attached",
+        "--drafter": drafter,
+        "--draft-model": draft_model,
+        "--k": k,
+        "--port": port,
+        "--python": python,
+        "--duration": duration,
+        "--requests": requests,
+        "--concurrency": concurrency,
+        "--rate": rate,
+        "--prompts": prompts,
+    }
+    profile = options.resolved_profile(name, flags, assignments, context.obj or ())
+    plan = _plan(profile, baseline, attach, model, keep_running, record)
+    fly(plan, as_json=as_json)
+
+
+def _plan(
+    profile: "Profile",
+    baseline: bool,
+    attach: str | None,
+    model: str | None,
+    keep_running: bool,
+    record: Path | None,
+) -> "Plan":
+    from specpanel.core.errors import ConfigurationError
+    from specpanel.core.session.session import Plan
+
+    if attach is not None and baseline:
+        raise ConfigurationError(
+            "--baseline needs a server of its own, --attach uses another's",
+            "Leave one of them out.",
+        )
+    if attach is not None:
+        # The name to ask for is the server's own unless one was given.
+        target = profile.target.model_copy(update={"served_name": model})
+        profile = profile.model_copy(update={"target": target})
+    if baseline and profile.drafter.method == "none":
+        raise ConfigurationError(
+            "--baseline compares with plain decoding, and this profile has no drafter",
+            "Choose one with --drafter.",
+        )
+    traffic = profile.traffic
+    endless = traffic.requests is None and traffic.duration_s is None
+    if endless and (baseline or not sys.stdout.isatty()):
+        traffic = traffic.model_copy(update={"requests": _REQUESTS_WITHOUT_TTY})
+        profile = profile.model_copy(update={"traffic": traffic})
+    return Plan(profile, baseline, attach, keep_running, record)
+
+
+def fly(plan: "Plan", *, as_json: bool) -> None:
+    """Run the plan with signals in place, and end with its exit status."""
+    import asyncio
+
+    from specpanel.app.cli.progress import JsonPrinter, PlainPrinter
+    from specpanel.app.cli.signals import on_stop_signals
+    from specpanel.core.session.session import Outcome, Session
+
+    async def whole() -> Outcome:
+        session = Session(plan, JsonPrinter() if as_json else PlainPrinter())
+        on_stop_signals(session.interrupt)
+        return await session.run()
+
+    outcome = asyncio.run(whole())
+    if outcome.error is not None:
+        say(outcome.error)
+    if outcome.exit_code:
+        raise typer.Exit(int(outcome.exit_code))

@@ -1,0 +1,1 @@
+"""The machine: what the host and its devices are doing."""

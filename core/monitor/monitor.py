@@ -1,0 +1,226 @@
+"""Once a second: scrape, look at the host, and publish one Frame.
+
+A slow or hanging scrape never delays a Frame: at most one is on its way, and Frames go on with the age
+of the newest good one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from specpanel.core.devices.host import HostReader
+from specpanel.core.engine.client import EngineClient, Health
+from specpanel.core.engine.metrics import EngineCounters, ExpositionError, parse_exposition
+from specpanel.core.monitor.feed import Feed
+from specpanel.core.monitor.frame import (
+    Frame,
+    ScrapeSample,
+    ScrapeState,
+    ServerSample,
+    ServerState,
+    TrafficSample,
+)
+from specpanel.core.monitor.window import Window
+
+PERIOD_S = 1.0
+_HEALTH_EVERY_S = 2.0
+_PROCESSES_EVERY_S = 5.0
+
+
+@dataclass(slots=True)
+class ServerFacts:
+    """What the one who started (or found) the server knows of it; the monitor reads it each second.
+
+    ``ended`` is set once ``exit_code`` is known.
+    """
+
+    url: str
+    name: str | None = None
+    model: str | None = None
+    drafter: str | None = None
+    draft_tokens: int | None = None
+    version: str | None = None
+    pid: int | None = None
+    starting: bool = False
+    phase: str | None = None
+    phase_s: float | None = None
+    exit_code: int | None = None
+    stopped: bool = False
+    detail: str | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Monitor:
+    """Makes Frames of one server until its ``run`` is cancelled.
+
+    Args:
+        facts: called once a Frame.
+        traffic: what our own load is doing, None where there is none.
+        processes: pids of the server's processes on this machine; asked every few seconds.
+        on_frame: told each Frame after it was published.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        facts: Callable[[], ServerFacts],
+        *,
+        traffic: Callable[[], TrafficSample | None] = lambda: None,
+        processes: Callable[[], Sequence[int]] = tuple,
+        on_frame: Callable[[Frame], None] = lambda _: None,
+        window: Window | None = None,
+        began_s: float | None = None,
+    ) -> None:
+        self._feed = feed
+        self._facts = facts
+        self._traffic = traffic
+        self._processes = processes
+        self._on_frame = on_frame
+        self._window = window or Window()
+        self._host = HostReader()
+        self._began_s = time.monotonic() if began_s is None else began_s
+        self._health: Health | None = None
+        self._health_asked_s = -1e9
+        self._pids: Sequence[int] = ()
+        self._pids_asked_s = -1e9
+        self._scraping: asyncio.Task[None] | None = None
+        self._scraped_s: float | None = None
+        self._scrape_ms: float | None = None
+        self._scrape_error: str | None = None
+        self._mark: str | None = None
+        self.counters: EngineCounters | None = None
+
+    def mark(self, text: str) -> None:
+        """Put a mark on the next Frame."""
+        self._mark = text
+
+    async def run(self) -> None:
+        """Publish a Frame a second, on a grid that does not drift."""
+        async with EngineClient(self._facts().url) as client:
+            due_s = time.monotonic()
+            try:
+                while True:
+                    self._poll(client)
+                    await asyncio.sleep(max(0.0, min(PERIOD_S, due_s + 0.3 - time.monotonic())))
+                    self._publish()
+                    due_s += PERIOD_S
+                    due_s = max(due_s, time.monotonic() - PERIOD_S)
+                    await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            finally:
+                if self._scraping is not None:
+                    self._scraping.cancel()
+                    await asyncio.gather(self._scraping, return_exceptions=True)
+
+    async def scrape_now(self) -> EngineCounters | None:
+        """Fresh counters outside the rhythm, for the ends of a measurement; None where they fail."""
+        async with EngineClient(self._facts().url) as client:
+            body = await client.metrics()
+        if body.text is None:
+            return None
+        try:
+            return parse_exposition(body.text).counters
+        except ExpositionError:
+            return None
+
+    def _poll(self, client: EngineClient) -> None:
+        facts = self._facts()
+        if facts.starting or facts.exit_code is not None or facts.stopped:
+            self._health = None
+            return
+        if self._scraping is None or self._scraping.done():
+            self._scraping = asyncio.create_task(self._scrape(client))
+
+    async def _scrape(self, client: EngineClient) -> None:
+        now = time.monotonic()
+        if now - self._health_asked_s >= _HEALTH_EVERY_S:
+            self._health_asked_s = now
+            self._health = await client.health()
+        body = await client.metrics()
+        self._scrape_ms = body.took_ms
+        if body.text is None:
+            self._failed(body.error or "no answer")
+            return
+        try:
+            exposition = parse_exposition(body.text)
+        except ExpositionError as error:
+            self._failed(error.message)
+            return
+        if not exposition.is_vllm:
+            self._failed(exposition.not_vllm or "/metrics is not vLLM's")
+            return
+        self.counters = exposition.counters
+        self._scraped_s = time.monotonic()
+        self._scrape_error = None
+        self._window.add(self._scraped_s, exposition.counters)
+
+    def _failed(self, reason: str) -> None:
+        self._scrape_error = reason
+        self._window.gap(time.monotonic())
+
+    def _publish(self) -> None:
+        now = time.monotonic()
+        if now - self._pids_asked_s >= _PROCESSES_EVERY_S:
+            self._pids_asked_s = now
+            self._pids = self._processes()
+        facts = self._facts()
+        fresh = self._scraped_s is not None and self._scrape_error is None
+        live = fresh and facts.exit_code is None and not facts.stopped
+        window = self._window
+        frame = Frame(
+            time_unix=time.time(),
+            elapsed_s=now - self._began_s,
+            epoch=window.epoch,
+            server=self._server(facts),
+            scrape=self._scrape_sample(now),
+            engine=window.engine() if live else None,
+            speculation=window.speculation() if live else None,
+            latency=window.latency() if live else None,
+            totals=window.totals() if self._scraped_s is not None else None,
+            host=self._host.read(self._pids),
+            traffic=self._traffic(),
+            mark=self._mark,
+        )
+        self._mark = None
+        self._feed.publish(frame)
+        self._on_frame(frame)
+
+    def _server(self, facts: ServerFacts) -> ServerSample:
+        state, detail = self._state(facts)
+        names = self.counters.models if self.counters else ()
+        return ServerSample(
+            state=state,
+            name=facts.name,
+            url=facts.url,
+            model=facts.model or (names[0] if names else None),
+            drafter=facts.drafter,
+            draft_tokens=facts.draft_tokens,
+            phase=facts.phase if facts.starting else None,
+            phase_s=facts.phase_s if facts.starting else None,
+            pid=facts.pid,
+            exit_code=facts.exit_code,
+            version=facts.version,
+            detail=detail,
+        )
+
+    def _state(self, facts: ServerFacts) -> tuple[ServerState, str | None]:
+        if facts.stopped:
+            return "stopped", facts.detail
+        if facts.exit_code is not None:
+            return "exited", facts.detail
+        if facts.starting:
+            return "starting", facts.detail
+        if self._health is None:
+            return ("serving", None) if self._scraped_s is not None else ("starting", None)
+        if self._health.well:
+            return "serving", None
+        return ("degraded" if self._health.alive else "unreachable"), self._health.reason
+
+    def _scrape_sample(self, now: float) -> ScrapeSample:
+        state: ScrapeState = "ok"
+        if self._scrape_error is not None:
+            state = "failing"
+        elif self._scraped_s is None:
+            state = "not yet"
+        age = None if self._scraped_s is None else now - self._scraped_s
+        return ScrapeSample(state, age, self._scrape_ms, self._scrape_error)

@@ -1,0 +1,294 @@
+"""The newest scrapes as the figures of a Frame: windowed rates, quantiles, totals and epochs. No I/O.
+
+Rates are over the caller's monotonic clock. A window reaches back to the newest scrape that is at least
+its length old, so it is full as soon as it can be; its real length stands beside every figure. When an
+engine's counters start over, a new epoch begins and no figure reaches across it.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from specpanel.core.engine.metrics import EngineCounters
+from specpanel.core.monitor.counting import Counts, EngineTrack, positions_of
+from specpanel.core.monitor.frame import EngineSample, LatencySample, SpeculationSample, Totals
+from specpanel.core.speculation.acceptance import (
+    acceptance_length,
+    counter_notes,
+    draft_acceptance_rate,
+    position_rates,
+)
+from specpanel.core.speculation.buckets import Buckets
+from specpanel.core.speculation.quantiles import bucket_quantiles
+
+WINDOW_S = 10.0
+LATENCY_WINDOW_S = 60.0
+MOST_SCRAPES = 1024  # kept in memory; at ten a second still more than a minute
+
+# Tokens made without one draft before that is worth a word: first tokens and short answers have none.
+TOKENS_WITHOUT_DRAFT = 64
+
+NO_DRAFTER = "no drafter"
+NO_DRAFTS_YET = "no drafts yet"
+NO_COUNT = "the metrics hold no usable count of drafts and accepted tokens"
+FIRST_SCRAPE = "waiting for a second scrape"
+INCONSISTENT = "multi-process metrics inconsistent"
+TOKENS_BUT_NO_DRAFTS = (
+    "tokens but no drafts: requests may be opting out of speculation, "
+    "or the drafter finds nothing to propose"
+)
+
+
+# A drafter that proposes on fewer of the steps than this is worth a word: n-gram and suffix ones do.
+SHARE_OF_STEPS_DRAFTED = 0.9
+SOME_STEPS_UNDRAFTED = (
+    "only {share:.0%} of steps had a draft; the others yield one token and are not in this figure"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Everything that was added in this epoch up to a scrape."""
+
+    time_s: float
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """What was added in the last ``length_s`` seconds; ``None`` for a counter not seen twice."""
+
+    length_s: float
+    first: Counts
+    last: Counts
+
+    def counter(self, name: str) -> int | None:
+        end = self.last.counters.get(name)
+        return None if end is None else end - self.first.counters.get(name, 0)
+
+    def counters(self) -> dict[str, int]:
+        return {
+            name: end - self.first.counters.get(name, 0) for name, end in self.last.counters.items()
+        }
+
+    def per_s(self, name: str) -> float | None:
+        added = self.counter(name)
+        return added / self.length_s if added is not None and self.length_s > 0 else None
+
+    def histogram(self, name: str) -> Buckets | None:
+        end, start = self.last.histograms.get(name), self.first.histograms.get(name)
+        return end if end is None or start is None else end.minus(start)
+
+
+class Window:
+    """Takes scrapes and gaps in, gives the newest figures out. Memory and work a scrape are bounded."""
+
+    def __init__(
+        self, window_s: float = WINDOW_S, latency_window_s: float = LATENCY_WINDOW_S
+    ) -> None:
+        self.window_s = window_s
+        self.latency_window_s = latency_window_s
+        self.epoch = 0
+        self._tracks: dict[str, EngineTrack] = {}
+        self._points: deque[_Point] = deque(maxlen=MOST_SCRAPES)
+        self._added = Counts()
+        self._newest: EngineCounters | None = None
+        self._in_gap = False
+
+    def add(self, time_s: float, counters: EngineCounters) -> None:
+        """Take in a good scrape, made at ``time_s`` on the caller's monotonic clock."""
+        if self._points:
+            last_s = self._points[-1].time_s
+            time_s = max(time_s, last_s)
+            if self._in_gap and time_s - last_s > self.window_s:
+                self._forget()  # too long ago to share a window with
+        since_s = self._points[0].time_s if self._points else time_s
+        restarted = False
+        for series in counters.engines:
+            track = self._tracks.setdefault(series.engine, EngineTrack())
+            step = track.take(series, time_s, since_s)
+            self._added.add(step.added)
+            restarted = restarted or step.restarted
+        if restarted:
+            self.epoch += 1
+            self._forget()
+        self._points.append(_Point(time_s, self._added.copy()))
+        while len(self._points) > 1 and self._points[1].time_s <= time_s - self._longest_s:
+            self._points.popleft()
+        self._newest = counters
+        self._in_gap = False
+
+    def gap(self, time_s: float) -> None:
+        """Note that the scrape at ``time_s`` failed."""
+        self._in_gap = True
+
+    def engine(self) -> EngineSample | None:
+        """The scheduler and the cache; ``None`` before the first scrape and while scrapes fail."""
+        newest = self._fresh()
+        return None if newest is None else self._engine(newest, self._span(self.window_s))
+
+    def speculation(self) -> SpeculationSample | None:
+        """Acceptance; ``None`` before the first scrape and while scrapes fail."""
+        newest = self._fresh()
+        if newest is None:
+            return None
+        return self._speculation(newest, self._span(self.window_s), self.totals())
+
+    def latency(self) -> LatencySample | None:
+        """Latencies; ``None`` before the first scrape and while scrapes fail."""
+        return None if self._fresh() is None else _latency(self._span(self.latency_window_s))
+
+    def totals(self) -> Totals | None:
+        """Counters over all epochs; they stay while scrapes fail."""
+        if not self._tracks:
+            return None
+        sums = _sum(track.session_totals() for track in self._tracks.values())
+        return Totals(
+            drafts=sums.get("drafts"),
+            draft_tokens=sums.get("draft_tokens"),
+            accepted_tokens=sums.get("accepted_tokens"),
+            accepted_by_position=positions_of(sums),
+            prompt_tokens=sums.get("prompt_tokens"),
+            generation_tokens=sums.get("generation_tokens"),
+        )
+
+    @property
+    def inconsistent(self) -> bool:
+        """Whether several processes answer in turn, so that nothing can be added up."""
+        return any(track.inconsistent for track in self._tracks.values())
+
+    @property
+    def _longest_s(self) -> float:
+        return max(self.window_s, self.latency_window_s)
+
+    def _fresh(self) -> EngineCounters | None:
+        return None if self._in_gap else self._newest
+
+    def _forget(self) -> None:
+        self._points.clear()
+        self._added = Counts()
+
+    def _span(self, length_s: float) -> _Span:
+        last = self._points[-1]
+        first = last
+        for first in reversed(self._points):
+            if first.time_s <= last.time_s - length_s:
+                break
+        if self.inconsistent:
+            return _Span(0.0, Counts(), Counts())
+        return _Span(last.time_s - first.time_s, first.counts, last.counts)
+
+    def _engine(self, newest: EngineCounters, span: _Span) -> EngineSample:
+        queries, hits = span.counter("prefix_cache_queries"), span.counter("prefix_cache_hits")
+        current = _sum(track.current() for track in self._tracks.values())
+        return EngineSample(
+            engines=len(newest.engines),
+            running=newest.total.running,
+            waiting=newest.total.waiting,
+            kv_cache_usage=newest.total.kv_cache_usage,
+            prompt_tokens_per_s=span.per_s("prompt_tokens"),
+            generation_tokens_per_s=span.per_s("generation_tokens"),
+            preemptions=current.get("preemptions"),
+            prefix_cache_hit_rate=hits / queries if queries and hits is not None else None,
+            requests_finished=current.get("requests_finished"),
+        )
+
+    def _speculation(
+        self, newest: EngineCounters, span: _Span, totals: Totals | None
+    ) -> SpeculationSample:
+        drafts = span.counter("drafts") or 0
+        accepted = span.counter("accepted_tokens")
+        draft_tokens = span.counter("draft_tokens")
+        by_position = positions_of(span.counters())
+        absent = self._no_acceptance(newest, span, totals)
+        notes = counter_notes(drafts, draft_tokens, accepted, by_position) if drafts else ()
+        notes = (*_undrafted_steps(drafts, span), *notes)
+        if _tokens_but_no_drafts(newest, span, totals):
+            notes = (TOKENS_BUT_NO_DRAFTS, *notes)
+        if self.inconsistent:
+            notes = (INCONSISTENT,)
+        lifetime = None
+        if totals is not None and totals.drafts and totals.accepted_tokens is not None:
+            lifetime = acceptance_length(totals.drafts, totals.accepted_tokens)
+        return SpeculationSample(
+            window_s=span.length_s,
+            drafts=drafts,
+            draft_tokens=draft_tokens or 0,
+            accepted_tokens=accepted or 0,
+            acceptance_length=acceptance_length(drafts, accepted) if accepted is not None else None,
+            draft_acceptance_rate=(
+                draft_acceptance_rate(draft_tokens, accepted)
+                if draft_tokens and accepted is not None
+                else None
+            ),
+            positions=position_rates(drafts, by_position),
+            lifetime_drafts=(totals.drafts if totals else None) or 0,
+            lifetime_acceptance_length=lifetime,
+            absent=absent,
+            note="; ".join(notes) or None,
+        )
+
+    def _no_acceptance(
+        self, newest: EngineCounters, span: _Span, totals: Totals | None
+    ) -> str | None:
+        """Why there is no acceptance length; ``None`` when there is one."""
+        if not newest.speculates:
+            return NO_DRAFTER
+        if self.inconsistent:
+            return INCONSISTENT
+        if totals is None or totals.drafts is None or totals.accepted_tokens is None:
+            return NO_COUNT
+        if totals.drafts == 0:
+            return NO_DRAFTS_YET
+        if len(self._points) < 2:
+            return FIRST_SCRAPE
+        if not span.counter("drafts"):
+            return f"no drafts in the last {span.length_s:.0f} s"
+        return None if span.counter("accepted_tokens") is not None else NO_COUNT
+
+
+def _sum(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
+
+
+def _latency(span: _Span) -> LatencySample:
+    return LatencySample(
+        window_s=span.length_s,
+        ttft=bucket_quantiles(span.histogram("ttft")),
+        tpot=bucket_quantiles(span.histogram("tpot")),
+        end_to_end=bucket_quantiles(span.histogram("end_to_end")),
+        live_tpot_ms=_live_tpot_ms(span),
+    )
+
+
+def _live_tpot_ms(span: _Span) -> float | None:
+    """Time between output events / tokens that came with them.
+
+    A request's first token is no such event: its time is the time to first token.
+    """
+    events, firsts = span.histogram("itl"), span.histogram("ttft")
+    generated = span.counter("generation_tokens")
+    if events is None or events.sum_s is None or firsts is None or generated is None:
+        return None
+    tokens = generated - firsts.count
+    return events.sum_s * 1000 / tokens if tokens > 0 and events.sum_s > 0 else None
+
+
+def _undrafted_steps(drafts: int, span: _Span) -> tuple[str, ...]:
+    """A note when many output events came from steps that had no draft."""
+    events = span.histogram("itl")
+    if not drafts or events is None or drafts >= SHARE_OF_STEPS_DRAFTED * events.count:
+        return ()
+    return (SOME_STEPS_UNDRAFTED.format(share=drafts / events.count),)
+
+
+def _tokens_but_no_drafts(newest: EngineCounters, span: _Span, totals: Totals | None) -> bool:
+    if not newest.speculates or totals is None or totals.drafts is None:
+        return False
+    made = span.counter("generation_tokens") or 0
+    if totals.drafts == 0:
+        made = max(made, totals.generation_tokens or 0)
+    return made >= TOKENS_WITHOUT_DRAFT and not span.counter("drafts")

@@ -1,0 +1,39 @@
+"""Preflight as a step of a session: gather, judge, tell, and refuse what cannot work."""
+
+from collections.abc import Callable
+
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.errors import ConfigurationError, LaunchError, SpecpanelError
+from specpanel.core.preflight.finding import Finding
+from specpanel.core.preflight.gather import gather
+from specpanel.core.preflight.rules import blocking, check
+from specpanel.core.session.events import FindingMade
+from specpanel.core.settings.profile import Profile
+
+# Findings about the machine as it is now: the profile is fine, so they are no usage errors.
+_OF_THE_MOMENT = frozenset(
+    {"port-taken", "cannot-listen", "vllm-missing", "suffix-package-missing"}
+)
+
+
+def refuse_what_cannot_work(
+    profile: Profile, facts: InterpreterFacts, tell: Callable[[FindingMade], None]
+) -> None:
+    """Check the launch and tell every finding.
+
+    Raises:
+        ConfigurationError: the profile asks for something that cannot be.
+        LaunchError: the machine is not ready for it: a taken port, a missing package.
+    """
+    findings = check(profile, gather(profile, facts))
+    errors = blocking(findings)
+    for finding in findings:
+        if finding not in errors[:1]:
+            tell(FindingMade(finding.code, finding.severity, finding.text, finding.fix))
+    if errors:
+        raise _as_error(errors[0])
+
+
+def _as_error(finding: Finding) -> SpecpanelError:
+    kind = LaunchError if finding.code in _OF_THE_MOMENT else ConfigurationError
+    return kind(finding.text, finding.fix)

@@ -1,0 +1,131 @@
+"""What a session tells while it runs. Each event is one line of ``--json`` and of a recording."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from specpanel.core.monitor.frame import Frame
+from specpanel.core.monitor.recording import line
+from specpanel.core.session.summary import Summary
+from specpanel.core.traffic.records import RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence for the person who watches."""
+
+    kind: ClassVar[str] = "note"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingMade:
+    """Preflight found something. ``severity`` is error, warning or info."""
+
+    kind: ClassVar[str] = "finding"
+    code: str
+    severity: str
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class LegBegan:
+    """A measurement begins: ``leg`` is ``baseline`` or ``drafter``."""
+
+    kind: ClassVar[str] = "leg"
+    leg: str
+    drafter: str
+    draft_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """vLLM was started."""
+
+    kind: ClassVar[str] = "launched"
+    name: str
+    pid: int
+    url: str
+    log: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseEntered:
+    """The start reached another phase; ``previous_s`` is how long the one before took."""
+
+    kind: ClassVar[str] = "phase"
+    phase: str
+    detail: str
+    elapsed_s: float
+    previous: str
+    previous_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The server answers; ``took_s`` counts from its start."""
+
+    kind: ClassVar[str] = "ready"
+    url: str
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDone:
+    """A request ended, well or not. ``leg`` as in LegBegan."""
+
+    kind: ClassVar[str] = "request"
+    leg: str
+    request: RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
+class FrameTaken:
+    kind: ClassVar[str] = "frame"
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The server was ended. ``killed`` means that it did not end by itself in time."""
+
+    kind: ClassVar[str] = "stopped"
+    name: str
+    killed: bool
+    took_s: float
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryMade:
+    """The last event of every session."""
+
+    kind: ClassVar[str] = "summary"
+    summary: Summary
+
+
+Event = (
+    Note
+    | FindingMade
+    | LegBegan
+    | Launched
+    | PhaseEntered
+    | Ready
+    | RequestDone
+    | FrameTaken
+    | Stopped
+    | SummaryMade
+)
+Listener = Callable[[Event], None]
+
+
+def event_line(event: Event) -> str:
+    """The event as one line of the stream. Fields of a record stand at the top, not in an object."""
+    content: dict[str, Any] = asdict(event)
+    if isinstance(event, FrameTaken | SummaryMade):
+        content = content[event.kind]
+    elif isinstance(event, RequestDone):
+        content = {"leg": event.leg, **content["request"]}
+    return line(event.kind, content)

@@ -1,0 +1,302 @@
+"""The session: preflight, launch, traffic, summary, stop; with a baseline before it where asked for.
+
+What it starts it also ends, on every way out: done, failed, interrupted.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from specpanel.core.engine import identity
+from specpanel.core.engine.client import EngineClient
+from specpanel.core.engine.command import build_command
+from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.errors import ExitCode, SpecpanelError
+from specpanel.core.monitor.feed import Feed
+from specpanel.core.monitor.frame import Frame, TrafficSample
+from specpanel.core.monitor.monitor import Monitor, ServerFacts
+from specpanel.core.monitor.recording import Recorder
+from specpanel.core.session.checks import refuse_what_cannot_work
+from specpanel.core.session.events import (
+    Event,
+    FrameTaken,
+    LegBegan,
+    Listener,
+    Note,
+    RequestDone,
+    SummaryMade,
+    event_line,
+)
+from specpanel.core.session.launch import InterruptedRunError, Launch
+from specpanel.core.session.measurement import Measurement, ServerEndedError
+from specpanel.core.session.summary import Summary, compare, judge
+from specpanel.core.session.targets import with_model_paths
+from specpanel.core.settings.profile import Profile
+from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
+from specpanel.core.traffic.records import Prompt, RequestRecord
+
+_LOG_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a session is to do."""
+
+    profile: Profile
+    baseline: bool = False
+    attach: str | None = None
+    keep_running: bool = False
+    record: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session ended: what it measured, and the error that ended it early."""
+
+    summary: Summary
+    error: SpecpanelError | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        if self.error is not None:
+            return self.error.exit_code
+        return ExitCode.INTERRUPTED if self.summary.interrupted else ExitCode.DONE
+
+
+class Session:
+    """Runs a plan once. ``interrupt`` may be called at any time; a second call hurries.
+
+    Args:
+        listener: told every event, in order.
+        feed: where Frames go; a panel reads it.
+    """
+
+    def __init__(self, plan: Plan, listener: Listener, feed: Feed | None = None) -> None:
+        self.plan = plan
+        self.feed = feed or Feed()
+        self._listener = listener
+        self._recorder: Recorder | None = None
+        self._interrupted = asyncio.Event()
+        self._hurry = threading.Event()
+        self._keep_running = plan.keep_running
+        self._began_s = time.monotonic()
+        self._facts = ServerFacts(url=plan.attach or "")
+        self._version: str | None = None
+        self._log: Path | None = None
+        self._measurements: list[Measurement] = []
+
+    def interrupt(self) -> None:
+        """End soon: stop the traffic, sum up, stop what was started. The second time: at once."""
+        if self._interrupted.is_set():
+            self._hurry.set()
+        self._interrupted.set()
+
+    def leave(self) -> None:
+        """End the session, but let the server go on."""
+        self._keep_running = True
+        self._interrupted.set()
+
+    async def run(self) -> Outcome:
+        """Do the plan; tell what was measured, also after an interrupt or a failure.
+
+        Raises:
+            RecordingError: the recording cannot be written.
+        """
+        error: SpecpanelError | None = None
+        if self.plan.record is not None:
+            self._recorder = Recorder(self.plan.record)
+        try:
+            try:
+                await self._legs()
+            except InterruptedRunError:
+                pass
+            except SpecpanelError as failure:
+                error = failure
+            summary = self._summary(error)
+            self._emit(SummaryMade(summary))
+            return Outcome(summary, error)
+        finally:
+            if self._recorder is not None:
+                self._recorder.close()
+
+    # -- the plan, step by step -------------------------------------------------------------
+
+    async def _legs(self) -> None:
+        prompts = self._prompts()
+        if self.plan.attach is not None:
+            await self._attached_leg(self.plan.attach, prompts)
+            return
+        python = resolve_python(self.plan.profile.engine.python)
+        facts = await asyncio.to_thread(probe_interpreter, python)
+        self._version = facts.vllm_version
+        profile = await asyncio.to_thread(with_model_paths, self.plan.profile, python, self._note)
+        self._raise_if_interrupted()
+        await asyncio.to_thread(refuse_what_cannot_work, profile, facts, self._emit)
+        if self.plan.baseline:
+            await self._launched_leg("baseline", profile.without_drafter(), facts, prompts)
+        self._raise_if_interrupted()
+        await self._launched_leg("drafter", profile, facts, prompts)
+
+    async def _launched_leg(
+        self, leg: str, profile: Profile, facts: InterpreterFacts, prompts: Sequence[Prompt]
+    ) -> None:
+        self._emit(LegBegan(leg, profile.drafter.method, profile.drafter.draft_tokens))
+        launch = Launch(profile, build_command(profile, facts, os.environ), self._emit)
+        launch.start()
+        record = launch.record
+        self._log = record.log
+        self._facts = ServerFacts(
+            url=record.url,
+            name=record.name,
+            model=profile.target.served_name or Path(profile.target.model).name,
+            drafter=profile.drafter.method,
+            draft_tokens=profile.drafter.draft_tokens,
+            version=facts.vllm_version,
+            pid=record.pid,
+            starting=True,
+        )
+        try:
+            async with self._monitored(launch) as monitor:
+                ready_s = await launch.until_ready(self._interrupted)
+                self._facts.starting = False
+                await self._measure(leg, profile, monitor, prompts, ready_s)
+        except ServerEndedError:
+            raise launch.failure() from None
+        finally:
+            if self._keep_running and leg == "drafter" and launch.exit_code is None:
+                self._note(
+                    f"{record.name} goes on at {record.url}; specpanel stop {record.name} ends it"
+                )
+            else:
+                await asyncio.shield(launch.stop(self._hurry))
+
+    async def _attached_leg(self, url: str, prompts: Sequence[Prompt]) -> None:
+        async with EngineClient(url) as client:
+            self._version = await client.require_vllm()
+            names = await client.model_names()
+            self._facts = ServerFacts(
+                url=client.url, version=self._version, model=names[0] if names else None
+            )
+        async with self._monitored(None) as monitor:
+            await self._measure("drafter", self.plan.profile, monitor, prompts, None)
+
+    async def _measure(
+        self,
+        leg: str,
+        profile: Profile,
+        monitor: Monitor,
+        prompts: Sequence[Prompt],
+        ready_s: float | None,
+    ) -> None:
+        def take(record: RequestRecord) -> None:
+            self._emit(RequestDone(leg, record))
+
+        measurement = Measurement(
+            leg, profile, self._facts, monitor, prompts, take, self._interrupted, ready_s
+        )
+        self._measurements.append(measurement)
+        await measurement.run()
+
+    # -- what runs beside it ----------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _monitored(self, launch: Launch | None) -> AsyncIterator[Monitor]:
+        monitor = Monitor(
+            self.feed,
+            lambda: self._facts,
+            traffic=self._traffic,
+            processes=_process_reader(launch),
+            on_frame=self._frame,
+            began_s=self._began_s,
+        )
+        tasks = [asyncio.create_task(monitor.run())]
+        if launch is not None:
+            tasks.append(asyncio.create_task(self._follow(launch)))
+        try:
+            yield monitor
+        finally:
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, SpecpanelError):
+                    raise ended
+
+    async def _follow(self, launch: Launch) -> None:
+        """Keep what is known of the process up to date, until it has ended."""
+        facts = self._facts
+        while facts.exit_code is None:
+            launch.read_log()
+            facts.phase = str(launch.tracker.current)
+            facts.phase_s = launch.tracker.elapsed_in_phase(time.monotonic())
+            facts.detail = launch.last_line
+            if launch.exit_code is not None:
+                found = launch.diagnosis()
+                facts.detail = found.sentence if found else None
+                facts.exit_code = launch.exit_code
+                facts.ended.set()
+            await asyncio.sleep(_LOG_POLL_S)
+
+    def _traffic(self) -> TrafficSample | None:
+        load = self._measurements[-1].load if self._measurements else None
+        return None if load is None else load.progress
+
+    def _frame(self, frame: Frame) -> None:
+        self._emit(FrameTaken(frame))
+
+    # -- small things -----------------------------------------------------------------------
+
+    def _prompts(self) -> tuple[Prompt, ...]:
+        traffic = self.plan.profile.traffic
+        found = read_prompts(traffic.prompts) if traffic.prompts else builtin_prompts()
+        return choose(found, traffic.kinds, traffic.seed)
+
+    def _raise_if_interrupted(self) -> None:
+        if self._interrupted.is_set():
+            raise InterruptedRunError
+
+    def _note(self, text: str) -> None:
+        self._emit(Note(text))
+
+    def _emit(self, event: Event) -> None:
+        if self._recorder is not None:
+            self._recorder.write(event_line(event))
+        self._listener(event)
+
+    def _summary(self, error: SpecpanelError | None) -> Summary:
+        profile = self.plan.profile
+        measured = [(m.leg, m.records) for m in self._measurements if m.leg is not None]
+        legs = tuple(leg for leg, _ in measured)
+        comparison = compare(measured, greedy=profile.traffic.temperature == 0)
+        drafter = legs[-1].drafter if legs else profile.drafter.method
+        return Summary(
+            profile=profile.name,
+            model=self._facts.model or profile.target.model,
+            drafter=drafter,
+            draft_tokens=self._facts.draft_tokens,
+            concurrency=profile.traffic.concurrency,
+            rate_per_s=profile.traffic.rate_per_s,
+            temperature=profile.traffic.temperature,
+            seed=profile.traffic.seed,
+            url=self._facts.url,
+            log=None if self._log is None else str(self._log),
+            vllm_version=self._version,
+            legs=legs,
+            comparison=comparison,
+            verdict=judge(legs, comparison),
+            interrupted=self._interrupted.is_set(),
+            failure=None if error is None else str(error),
+            vllm_exit_code=self._facts.exit_code,
+        )
+
+
+def _process_reader(launch: Launch | None) -> Callable[[], Sequence[int]]:
+    """Pids of the launched server's session; none for a server that someone else started."""
+    if launch is None:
+        return tuple
+    return lambda: identity.session_members(launch.record.pid, launch.record.start_mark)

@@ -1,0 +1,164 @@
+"""Profiles as TOML files: read with file, line and reason in every error, written whole."""
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import ValidationError
+
+from specpanel.core.errors import ConfigurationError
+from specpanel.core.settings.complaints import complaint
+from specpanel.core.settings.overrides import Overrides, overlaid
+from specpanel.core.settings.paths import profiles_folder
+from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.toml_lines import line_of
+
+PRESETS = Path(__file__).parent / "presets"
+_LARGEST_BYTES = 1 << 20
+
+Origin = Literal["yours", "preset"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFile:
+    """One profile on disk: either ``profile`` or the ``error`` that keeps it from being one."""
+
+    name: str
+    path: Path
+    origin: Origin
+    profile: Profile | None
+    error: ConfigurationError | None
+
+
+def read_table(path: Path) -> tuple[dict[str, Any], str]:
+    """The file's content as a table, and its text.
+
+    Raises:
+        ConfigurationError: not there, not readable, not UTF-8, too large or not TOML.
+    """
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST_BYTES:
+            raise ConfigurationError(f"{path} is too large for a profile ({size} bytes)")
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text), text
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"there is no profile at {path}", "specpanel profile list shows what there is."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is not a text in UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(
+            f"{path} is not TOML: {error}", "specpanel profile new writes one to start from."
+        ) from None
+
+
+def read_profile(path: Path, overrides: Overrides | None = None) -> Profile:
+    """The profile in ``path``, with ``overrides`` laid over it.
+
+    Raises:
+        ConfigurationError: with file, line and reason.
+    """
+    table, text = read_table(path)
+    table = {"name": path.stem, **table}
+    if table["name"] != path.stem:
+        line = line_of(text, ("name",))
+        raise ConfigurationError(
+            f"{path}, line {line}: name is {table['name']!r}, but the file is called {path.stem!r}",
+            "Leave name out: the file's name is the profile's.",
+        )
+    try:
+        return Profile.model_validate(overlaid(table, overrides.values if overrides else {}))
+    except ValidationError as error:
+        raise complaint(error, path, text, overrides.sources if overrides else {}) from None
+
+
+def catalogue(folder: Path | None = None) -> list[ProfileFile]:
+    """Every profile: the user's first, then presets that no file of the user's hides.
+
+    A broken file is listed with its error and hides no other.
+    """
+    found: dict[str, ProfileFile] = {}
+    places: tuple[tuple[Origin, Path], ...] = (
+        ("yours", folder or profiles_folder()),
+        ("preset", PRESETS),
+    )
+    for origin, place in places:
+        for path in sorted(place.glob("*.toml")):
+            if path.stem not in found:
+                found[path.stem] = _listed(path, origin)
+    return list(found.values())
+
+
+def _listed(path: Path, origin: Origin) -> ProfileFile:
+    try:
+        return ProfileFile(path.stem, path, origin, read_profile(path), None)
+    except ConfigurationError as error:
+        return ProfileFile(path.stem, path, origin, None, error)
+
+
+def find_profile(name: str) -> Path:
+    """The file of a profile given by name or by path.
+
+    Raises:
+        ConfigurationError: there is none; names that come close are told.
+    """
+    if name.endswith(".toml") or os.sep in name:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise ConfigurationError(
+                f"there is no profile at {path}", "specpanel profile list shows what there is."
+            )
+        return path
+    for folder in (profiles_folder(), PRESETS):
+        path = folder / f"{name}.toml"
+        if path.is_file():
+            return path
+    names = sorted(
+        {file.stem for folder in (profiles_folder(), PRESETS) for file in folder.glob("*.toml")}
+    )
+    close = difflib.get_close_matches(name, names, n=3) or names
+    raise ConfigurationError(
+        f"there is no profile called {name}",
+        f"Did you mean {', '.join(close)}? specpanel profile list shows all.",
+    )
+
+
+def profile_text(profile: Profile) -> str:
+    """The profile as TOML, defaults left out."""
+    table = profile.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    table["schema_version"] = profile.schema_version
+    table["drafter"] = {
+        "method": profile.drafter.method,
+        **profile.drafter.model_dump(mode="json", exclude_defaults=True),
+    }
+    return tomli_w.dumps({"schema_version": table.pop("schema_version"), **table})
+
+
+def write_profile(profile: Profile, *, overwrite: bool = False) -> Path:
+    """Write the profile into the user's folder; whole or not at all.
+
+    Raises:
+        ConfigurationError: a file of that name is there already, or the folder is not writable.
+    """
+    path = profiles_folder() / f"{profile.name}.toml"
+    if path.exists() and not overwrite:
+        raise ConfigurationError(
+            f"there is already a profile called {profile.name} at {path}",
+            "Choose another name, or say --force.",
+        )
+    partial = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(profile_text(profile), encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from None
+    return path
