@@ -1,0 +1,75 @@
+# Everything a newcomer needs: `make demo` and `make test`. `make` alone lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+BIN := $(VENV)/bin
+PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
+# Modules are compiled when they are first imported: compiling all of them costs more than it saves.
+INSTALL := $(PIP) install --no-deps --no-compile
+
+.PHONY: help demo test faults lint format types check clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  PYTEST_ARGS="-k name"'
+
+demo: $(VENV)/.installed ## serve a real small model with a drafter on this machine's CPU
+	@"$(BIN)/specpanel" demo
+
+test: $(VENV)/.dev ## run the whole suite, tests against a real vLLM included
+	@"$(BIN)/python" -m pytest -m "not faults" $(PYTEST_ARGS)
+
+faults: $(VENV)/.dev ## kill real processes in every way and look at what is left
+	@"$(BIN)/python" -m pytest -m faults $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## check style, formatting and who imports whom
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/lint-imports"
+
+format: $(VENV)/.dev ## mend style and formatting
+	@"$(BIN)/ruff" check --fix .
+	@"$(BIN)/ruff" format .
+
+types: $(VENV)/.dev ## check the types
+	@"$(BIN)/mypy"
+
+check: lint types test ## lint, types and test
+
+clean: ## remove the environment and every cache in this folder
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo 'There is no "$(PYTHON)" here; name a Python of version 3.11 or newer: make demo PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "specpanel needs Python 3.11 or newer, and $(PYTHON) is $$("$(PYTHON)" -V 2>&1); choose another: make demo PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -m venv "$(VENV)" || { \
+	  rm -rf "$(VENV)"; echo 'The environment could not be made; on Debian and Ubuntu the package python3-venv is missing.' >&2; exit 1; }
+
+$(VENV)/.cpu: requirements/cpu.lock | $(VENV)/bin/python
+	@echo 'Installing the pinned CPU set into $(VENV): about 0.6 GB to download, one to five minutes.'
+	@$(INSTALL) -r requirements/cpu.lock
+	@"$(BIN)/python" -c 'import torch' 2>/dev/null || { \
+	  echo 'The torch found here is a CUDA build; installing the libraries that it loads, too.'; \
+	  $(PIP) install -c requirements/cpu.lock "$$(grep '^torch==' requirements/cpu.lock)"; }
+	@touch $@
+
+# No build isolation: setuptools is in the lock, so nothing more is fetched.
+$(VENV)/.installed: pyproject.toml $(VENV)/.cpu
+	@$(INSTALL) --no-build-isolation --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.installed
+	@$(INSTALL) --quiet -r requirements/dev.lock
+	@touch $@
