@@ -31,7 +31,7 @@ _MTP_FIELDS = (
     "num_mtp_modules",
 )
 _HUB_PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_HUB_ID = re.compile(rf"^{_HUB_PART}/{_HUB_PART}$")
+_HUB_ID = re.compile(rf"{_HUB_PART}/{_HUB_PART}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,10 @@ class ModelConfig:
 def looks_like_hub_id(model: str) -> bool:
     """Whether ``model`` reads as a hub id (owner/name). A folder of that name comes first: look there."""
     return (
-        len(model) <= 96 and "--" not in model and ".." not in model and bool(_HUB_ID.match(model))
+        len(model) <= 96
+        and "--" not in model
+        and ".." not in model
+        and bool(_HUB_ID.fullmatch(model))
     )
 
 

@@ -74,7 +74,7 @@ _DEATH_NOTICES = (
     re.compile(r"Engine core initialization failed.*?Failed core proc\(s\): \{\}"),
 )
 _USAGE = re.compile(r"^(?P<program>\S+(?: \S+)?): error: (?P<reason>.+)$")
-_OUTSIDE_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
+_OUTSIDE_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered|^KeyboardInterrupt\b")
 
 
 def diagnose(

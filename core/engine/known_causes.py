@@ -345,7 +345,7 @@ _SPECULATION = (
 _SETTINGS = (
     _cause(
         "bad-argument",
-        r"error: (?:argument )?(?P<flag>--[\w./-]+): (?P<reason>.+)",
+        r"error: (?:argument )?(?P<flag>--[\w./-]+): (?P<reason>.+?)(?: to <function .*>)?\.?$",
         "vLLM does not take {flag}: {reason}",
         "Correct the setting behind {flag}; arguments after -- go to vLLM as they are",
     ),
