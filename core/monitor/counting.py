@@ -129,6 +129,10 @@ class EngineTrack:
         moved = [name for name in common if series.created[name] != self._created[name]]
         moved_back = any(series.created[name] < self._created[name] for name in moved)
         fell = self._fell(series, values)
+        if self.inconsistent:
+            if moved or fell:
+                self._sign(1)
+            return False
         if moved_back or (not fell and self._came_back(values)):
             self._sign(2)
             self._take_back(values)
@@ -188,7 +192,7 @@ class EngineTrack:
         """Let the totals stand and count on from these values."""
         totals = self.session_totals()
         self._closed = totals | {name: totals.get(name, 0) - new for name, new in values.items()}
-        self._values = {}
+        self._values = dict(values)
 
     def _leaves_when_calm(self, values: dict[str, int]) -> bool:
         if self._scrape - self._signs[-1] <= CALM_SCRAPES:

@@ -1,0 +1,376 @@
+"""vLLM's ``/metrics`` as records: text in, counters, gauges and histograms of every engine out. Pure.
+
+Series are matched by the name of the sample, with or without ``_total``, because parsers disagree on
+whether that suffix belongs to the family. Labels are read by prometheus_client's parser, never by hand.
+A value that cannot be (NaN, a negative counter, a cache usage outside 0..1) is absent for this scrape.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from specpanel.core.engine.families import (
+    COUNTERS,
+    FAMILIES,
+    HISTOGRAMS,
+    ROLES,
+    SPECULATION,
+    Role,
+)
+from specpanel.core.errors import SpecpanelError
+from specpanel.core.speculation.buckets import Buckets, merged
+
+LONGEST_LINE = 65_536  # characters; vLLM's longest, cache_config_info, is about 1200
+MOST_POSITIONS = 1024
+
+
+class ExpositionError(SpecpanelError):
+    """A metrics body that is cut off or is not in the Prometheus text format."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSeries:
+    """What one engine exports, or all engines together; ``None`` is a family or value that is absent.
+
+    Counters count since the engine started. ``accepted_by_position[0]`` belongs to the first draft
+    token. ``created`` holds when each family's counters began, in Unix seconds, by figure. ``itl`` is
+    the time between output events, each of which carries several tokens under speculation.
+    """
+
+    engine: str
+    drafts: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    accepted_by_position: tuple[int, ...] | None = None
+    prompt_tokens: int | None = None
+    generation_tokens: int | None = None
+    preemptions: int | None = None
+    prefix_cache_queries: int | None = None
+    prefix_cache_hits: int | None = None
+    requests_finished: int | None = None
+    running: int | None = None
+    waiting: int | None = None
+    kv_cache_usage: float | None = None
+    ttft: Buckets | None = None
+    tpot: Buckets | None = None
+    itl: Buckets | None = None
+    end_to_end: Buckets | None = None
+    created: Mapping[str, float] = field(default_factory=dict)
+
+    def counters(self) -> dict[str, int]:
+        """The counters that are present, by figure."""
+        return {name: value for name in COUNTERS if (value := getattr(self, name)) is not None}
+
+    def histograms(self) -> dict[str, Buckets]:
+        """The histograms that are present, by figure."""
+        return {name: value for name in HISTOGRAMS if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """One scrape: every engine, and all of them together (cache usage is the fullest engine's).
+
+    ``speculates`` is whether the families of speculative decoding are there at all: vLLM registers
+    them only with a drafter.
+    """
+
+    engines: tuple[EngineSeries, ...]
+    total: EngineSeries
+    models: tuple[str, ...]
+    speculates: bool
+
+    @property
+    def draft_tokens_a_step(self) -> int | None:
+        """K as far as the exported positions tell; ``None`` before the first or without a drafter."""
+        positions = self.total.accepted_by_position
+        return len(positions) if positions else None
+
+
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """A metrics body that could be read. ``not_vllm`` says why it is no vLLM server's."""
+
+    counters: EngineCounters
+    not_vllm: str | None = None
+
+    @property
+    def is_vllm(self) -> bool:
+        return self.not_vllm is None
+
+
+def parse_exposition(text: str) -> Exposition:
+    """Read a ``/metrics`` body in the Prometheus text format.
+
+    Raises:
+        ExpositionError: the body ends in the middle of a line, or a line that is needed is malformed.
+    """
+    not_vllm = _why_not_vllm(text)
+    if not_vllm is None or _SAMPLE_LIKE.match(text):
+        _refuse_truncated(text)
+    if not_vllm is not None:
+        return Exposition(_summarise({}, ()), not_vllm)
+    raw: dict[_Key, _Raw] = {}
+    models: dict[str, None] = {}
+    for name, labels, value in _samples(text):
+        role = ROLES.get(name)
+        if role is None:
+            continue
+        if model := labels.get("model_name"):
+            models[model] = None
+        key = _Key(labels.get("engine", ""), role.figure, role.rank)
+        raw.setdefault(key, _Raw()).take(role, labels, value)
+    return Exposition(_summarise(raw, tuple(models)))
+
+
+# --- which lines are needed -------------------------------------------------------------------------
+
+
+PREFIX = "vllm:"
+INDENT = 64  # characters of blanks before a name; more is no metrics line
+_NAME = re.compile(r"[a-zA-Z0-9_:]*")
+_ANY_VLLM = re.compile(r"^(?:[ \t]*|# (?:HELP|TYPE) )vllm:", re.MULTILINE)
+_SAMPLE_LIKE = re.compile(r"\s*(?:#|[a-zA-Z_:][a-zA-Z0-9_:]*[ \t{])")
+
+
+def _why_not_vllm(text: str) -> str | None:
+    if _ANY_VLLM.search(text):
+        return None
+    start = text.lstrip()[:1]
+    if not start:
+        return "the metrics are empty"
+    if start == "<":
+        return "the address answers with a web page, not with metrics"
+    if start in "{[":
+        return "the address answers with JSON, not with metrics"
+    return "no metric of vLLM's is among them: another server, or vLLM with --disable-log-stats"
+
+
+def _refuse_truncated(text: str) -> None:
+    if text.endswith(("\n", "# EOF")):
+        return
+    tail = text.rpartition("\n")[2]
+    raise ExpositionError(
+        f"the metrics end in the middle of a line ({_shown(tail)})",
+        "They are read again at the next scrape; if it stays so, look for a proxy that cuts answers.",
+    )
+
+
+def _needed_lines(text: str) -> Iterator[str]:
+    """Lines whose sample has a role; a body of ten megabytes is mostly other lines."""
+    place = text.find(PREFIX)
+    while place >= 0:
+        end = text.find("\n", place)
+        end = len(text) if end < 0 else end
+        name = _NAME.match(text, place)
+        if name is not None and name.group() in ROLES and _begins_line(text, place):
+            yield text[place:end].strip()
+        place = text.find(PREFIX, end)
+
+
+def _begins_line(text: str, place: int) -> bool:
+    window = max(0, place - INDENT)
+    start = text.rfind("\n", window, place) + 1
+    return (start > 0 or window == 0) and not text[start:place].strip(" \t")
+
+
+def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    lines = list(_needed_lines(text))
+    for line in lines:
+        if len(line) > LONGEST_LINE:
+            raise _malformed(line, f"it has {len(line)} characters")
+        brace = line.rfind("}")
+        if brace >= 0 and line[brace + 1 : brace + 2] not in (" ", "\t"):
+            raise _malformed(line, "no space stands before the value")
+    try:
+        yield from _parsed(lines)
+    except _PARSER_ERRORS:
+        for line in lines:
+            try:
+                list(_parsed([line]))
+            except _PARSER_ERRORS as error:
+                raise _malformed(line, "name, labels and value were expected") from error
+        raise
+
+
+# What prometheus_client's parser lets out on malformed lines (0.26.0; it documents none).
+_PARSER_ERRORS = (ValueError, IndexError, KeyError, TypeError)
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    # Imported late: the package brings an HTTP server along, 0.15 s of a command's start.
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for metric in text_string_to_metric_families("\n".join(lines)):
+        for sample in metric.samples:
+            yield sample.name, sample.labels, sample.value
+
+
+def _malformed(line: str, reason: str) -> ExpositionError:
+    return ExpositionError(
+        f"a line of the metrics cannot be read, {reason} ({_shown(line)})",
+        "Check that the address is vLLM's own /metrics.",
+    )
+
+
+def _shown(line: str, width: int = 80) -> str:
+    return ascii(line if len(line) <= width else line[: width - 1] + "…")
+
+
+# --- what the samples of one figure of one engine add up to -----------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    engine: str
+    figure: str
+    rank: int
+
+
+@dataclass(slots=True)
+class _Raw:
+    """All samples of one figure of one engine. One bad sample makes the figure absent: half a sum would
+    look like a counter that fell."""
+
+    values: list[float] = field(default_factory=list)
+    by_label: dict[float, int] = field(default_factory=dict)  # position or upper bound
+    count: int | None = None
+    sum_s: float | None = None
+    created: float | None = None
+    broken: bool = False
+
+    def take(self, role: Role, labels: Mapping[str, str], sample: float) -> None:
+        value = _finite(sample)
+        if role.part == "created":
+            if value is not None:
+                self.created = value if self.created is None else min(self.created, value)
+        elif role.part == "sum":
+            self.sum_s = None if value is None else (self.sum_s or 0.0) + value
+        elif value is None or (role.kind != "gauge" and value < 0):
+            self.broken = True
+        elif role.part == "count":
+            self.count = (self.count or 0) + round(value)
+        elif role.part == "bucket":
+            self._add(_label_number(labels, "le"), value)
+        elif role.kind == "positions":
+            self._add(_position(labels), value)
+        else:
+            self.values.append(value)
+
+    def _add(self, label: float, value: float) -> None:
+        self.by_label[label] = self.by_label.get(label, 0) + round(value)
+
+    def counter(self) -> int | None:
+        return None if self.broken or not self.values else round(sum(self.values))
+
+    def usage(self) -> float | None:
+        good = [value for value in self.values if 0 <= value <= 1]
+        return max(good, default=None)
+
+    def positions(self) -> tuple[int, ...] | None:
+        if self.broken or 0 not in self.by_label:
+            return None
+        count = next(n for n in range(len(self.by_label) + 1) if n not in self.by_label)
+        return tuple(self.by_label[position] for position in range(count))
+
+    def buckets(self) -> Buckets | None:
+        counts = dict(self.by_label)
+        if self.count is not None:
+            counts.setdefault(math.inf, self.count)
+        if self.broken or math.inf not in counts:
+            return None
+        bounds = tuple(sorted(counts))
+        try:
+            return Buckets(bounds, tuple(counts[bound] for bound in bounds), self.sum_s)
+        except ValueError:
+            return None  # counts that fall from one bound to the next: corrupt, so absent
+
+
+def _finite(value: float) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:  # the parser gives whole numbers of any length
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _label_number(labels: Mapping[str, str], name: str) -> float:
+    try:
+        number = float(labels.get(name, ""))
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise ExpositionError(
+            f"a histogram of the metrics has a bucket without a bound ({name}={labels.get(name)!a})",
+            "Check that the address is vLLM's own /metrics.",
+        )
+    return number
+
+
+def _position(labels: Mapping[str, str]) -> float:
+    text = labels.get("position", "")
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) < MOST_POSITIONS):
+        raise ExpositionError(
+            f"accepted tokens of the metrics have no usable position (position={text[:40]!a})",
+            "Check that the address is vLLM's own /metrics.",
+        )
+    return float(int(text))
+
+
+def _summarise(raw: Mapping[_Key, _Raw], models: tuple[str, ...]) -> EngineCounters:
+    newest: dict[str, int] = {}
+    for key in raw:
+        newest[key.figure] = min(key.rank, newest.get(key.figure, key.rank))
+    figures: dict[str, dict[str, _Raw]] = {}
+    for key, one in raw.items():
+        if key.rank == newest[key.figure]:
+            figures.setdefault(key.engine, {})[key.figure] = one
+    engines = tuple(_series(name, figures[name]) for name in sorted(figures, key=_engine_order))
+    return EngineCounters(
+        engines=engines,
+        total=_total(engines),
+        models=models,
+        speculates=any(figure in newest for figure in SPECULATION),
+    )
+
+
+def _engine_order(name: str) -> tuple[bool, int, str]:
+    number = name.isascii() and name.isdigit() and len(name) <= 9
+    return not number, int(name) if number else 0, name
+
+
+def _series(engine: str, raw: Mapping[str, _Raw]) -> EngineSeries:
+    found: dict[str, object] = {}
+    for family in FAMILIES:
+        one = raw.get(family.figure)
+        if one is None:
+            continue
+        if family.figure == "kv_cache_usage":
+            found[family.figure] = one.usage()
+        elif family.kind == "positions":
+            found[family.figure] = one.positions()
+        elif family.kind == "histogram":
+            found[family.figure] = one.buckets()
+        else:
+            found[family.figure] = one.counter()
+    created = {figure: one.created for figure, one in raw.items() if one.created is not None}
+    return EngineSeries(engine=engine, created=created, **found)  # type: ignore[arg-type]
+
+
+def _total(engines: tuple[EngineSeries, ...]) -> EngineSeries:
+    found: dict[str, object] = {}
+    for family in FAMILIES:
+        values = [one for each in engines if (one := getattr(each, family.figure)) is not None]
+        if not values:
+            continue
+        if family.figure == "kv_cache_usage":
+            found[family.figure] = max(values)
+        elif family.kind == "positions":
+            longest = max(map(len, values))
+            padded = (one + (0,) * (longest - len(one)) for one in values)
+            found[family.figure] = tuple(map(sum, zip(*padded, strict=True)))
+        elif family.kind == "histogram":
+            found[family.figure] = merged(values)
+        else:
+            found[family.figure] = sum(values)
+    return EngineSeries(engine="all", **found)  # type: ignore[arg-type]

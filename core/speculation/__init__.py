@@ -1,0 +1,1 @@
+"""The mathematics of speculation: acceptance, intervals, quantiles, comparison and verdict. Pure."""
