@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
-from specpanel.core.errors import ExitCode, SpecpanelError
+from specpanel.core.errors import ExitCode, SpecpanelError, TrafficError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame, TrafficSample
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -42,6 +42,7 @@ from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _LOG_POLL_S = 0.25
+_ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,8 @@ class Session:
                 ready_s = await launch.until_ready(self._interrupted)
                 self._facts.starting = False
                 await self._measure(leg, profile, monitor, prompts, ready_s)
-        except ServerEndedError:
-            raise launch.failure() from None
+        except (ServerEndedError, TrafficError) as error:
+            raise await self._root_cause(launch, error) from None
         finally:
             if self._keep_running and leg == "drafter" and launch.exit_code is None:
                 self._note(
@@ -175,6 +176,13 @@ class Session:
                 )
             else:
                 await asyncio.shield(launch.stop(self._hurry))
+
+    async def _root_cause(self, launch: Launch, error: SpecpanelError) -> SpecpanelError:
+        """Why requests failed: vLLM's end where it ends, which can be seconds after its engine."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ENGINE_DEATH_S):
+                await self._facts.ended.wait()
+        return error if launch.exit_code is None else launch.failure()
 
     async def _attached_leg(self, url: str, prompts: Sequence[Prompt]) -> None:
         async with EngineClient(url) as client:
