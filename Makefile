@@ -69,7 +69,7 @@ $(VENV)/.cpu: requirements/cpu.lock | $(VENV)/bin/python
 
 # No build isolation: setuptools is in the lock, so nothing more is fetched.
 $(VENV)/.installed: pyproject.toml $(VENV)/.cpu
-	@$(INSTALL) --no-build-isolation --quiet --editable .
+	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --quiet --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.installed
