@@ -16,6 +16,7 @@ ggml's ``ggml-common.h``, and the description of the safetensors format.
 import hashlib
 import importlib.util
 import json
+import math
 import struct
 import sys
 from collections.abc import Iterator
@@ -46,18 +47,10 @@ class Exit(IntEnum):
 # --- The GGUF file -----------------------------------------------------------
 
 _STRING, _ARRAY = 8, 9
+# GGUF's numbers for its scalar types, and the letters that struct has for them.
 _SCALARS = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: struct.Struct("<I"),
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: struct.Struct("<Q"),
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
+    kind: struct.Struct("<" + letter)
+    for kind, letter in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
 _F32, _Q4_1, _Q8_0 = 0, 3, 8
 _BLOCK_ELEMENTS = 32
@@ -142,9 +135,7 @@ def _dequantized(gguf: Gguf, tensor: StoredTensor) -> "NDArray[np.float32]":
     """
     import numpy as np
 
-    elements = 1
-    for size in tensor.shape:
-        elements *= size
+    elements = math.prod(tensor.shape)
     if tensor.kind == _F32:
         raw = np.fromfile(gguf.path, "<f4", elements, offset=tensor.offset_bytes)
         return raw.reshape(tensor.shape)
@@ -198,9 +189,8 @@ def _rotary_halves(values: "NDArray[np.float32]", heads: int) -> "NDArray[np.flo
     Hugging Face layout keeps the halves apart.
     """
     rows, columns = values.shape
-    return (
-        values.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
-    )
+    pairs = values.reshape(heads, rows // heads // 2, 2, columns)
+    return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
 def _bfloat16(values: "NDArray[np.float32]") -> "NDArray[np.uint16]":
@@ -232,9 +222,7 @@ def _safetensors_header(gguf: Gguf) -> bytes:
     offset = 0
     for stored in sorted(gguf.tensors, key=hugging_face_name):
         shape = gguf.tensors[stored].shape
-        size_bytes = 2
-        for size in shape:
-            size_bytes *= size
+        size_bytes = 2 * math.prod(shape)
         entries[hugging_face_name(stored)] = {
             "dtype": "BF16",
             "shape": list(shape),
@@ -304,21 +292,14 @@ def tokenizer(fields: dict[str, Any]) -> dict[str, Any]:
     GGUF names that splitting ``smollm``.
     """
     tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    matching = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": index,
-                "content": tokens[index],
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            {"id": index, "content": tokens[index], **matching, "special": True}
             for index, kind in enumerate(fields["tokenizer.ggml.token_type"])
             if kind == 3
         ],
