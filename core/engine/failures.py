@@ -158,12 +158,14 @@ def _without_words(log: Sequence[LogLine], exit_code: int | None) -> Failure:
             exit_code=exit_code,
         )
     last = next((entry.text for entry in reversed(log) if entry.text.strip()), None)
-    how = "with exit code 0, though nobody asked it to" if exit_code == 0 else f"({exit_code})"
-    if exit_code is None:
-        how = "serving, though its process is there"
+    how = f"ended with exit code {exit_code}"
+    if exit_code == 0:
+        how += ", though nobody asked it to"
+    elif exit_code is None:
+        how = "no longer serves"
     return Failure(
         "ended",
-        f"vLLM ended {how}, and its log names no cause",
+        f"vLLM {how}, and its log names no cause",
         f"Its last line was: {_short(last)}" if last else "Its log is empty.",
         exit_code=exit_code,
     )

@@ -198,6 +198,8 @@ class PhaseTracker:
     def feed(self, line: LogLine | str, time_s: float) -> PhaseChange | None:
         """Take one line that was read at ``time_s``; the change, where it opens a new phase."""
         self._now_s = max(self._now_s, time_s)
+        if self.current is Phase.READY:
+            return None
         entry = parse_text(line) if isinstance(line, str) else line
         self._collect(entry)
         for row in PHASE_ROWS:

@@ -79,6 +79,20 @@ REAL = [
         "APIServer",
     ),
     (
+        "no_model.txt",
+        1,
+        "model-not-found",
+        "There is no such model: neither a folder with config.json nor a model of the hub",
+        "APIServer",
+    ),
+    (
+        "hub_offline.txt",
+        1,
+        "hub-offline",
+        "The model is not on this machine and the hub cannot be reached",
+        "APIServer",
+    ),
+    (
         "kill_start.txt",
         1,
         "process-died",
@@ -423,6 +437,21 @@ def test_an_error_of_one_request_does_not_explain_a_kill():
         )
     )
     assert certain(diagnose(text, -9)).code == "killed"
+
+
+def test_what_ended_the_server_counts_more_than_an_earlier_error_of_one_request():
+    prefix = "(APIServer pid=1) ERROR 11-30 11:00:00 [serving.py:9] "
+    request = "\n".join(
+        prefix + line
+        for line in ("Traceback (most recent call last):", "  File 'a'", "KeyError: 'x'")
+    )
+    fatal = "\nTraceback (most recent call last):\n  File 'b'\nZeroDivisionError: y\n"
+    assert certain(diagnose(request + fatal, 1)).sentence == "ZeroDivisionError: y"
+
+
+def test_an_interrupt_that_nobody_here_sent_is_told_as_one():
+    text = "Traceback (most recent call last):\n  File 'a'\nKeyboardInterrupt: terminated\n"
+    assert certain(diagnose(text, 1)).code == "stopped-from-outside"
 
 
 def test_a_long_exception_is_cut_in_the_sentence():

@@ -63,6 +63,15 @@ def test_a_bare_traceback_belongs_to_the_process_named_above_it():
     ]
 
 
+def test_the_next_process_does_not_run_into_the_message_before_it():
+    first, second = read(
+        "Traceback (most recent call last):\n  File 'a'\nValueError: x\n"
+        "Process EngineCore:\nTraceback (most recent call last):\n  File 'b'\nKeyError: 'y'\n"
+    )
+    assert (first.process, first.final.text) == (None, "ValueError: x")
+    assert (second.process, second.final.text) == ("EngineCore", "KeyError: 'y'")
+
+
 def test_a_chain_is_one_traceback_with_its_first_exception_first():
     (found,) = read(
         "\n".join(

@@ -120,6 +120,17 @@ def test_compilation_may_come_after_the_kv_cache_as_well():
     assert phases == [Phase.KV_CACHE, Phase.COMPILE, Phase.HTTP]
 
 
+def test_a_phase_that_was_left_is_not_entered_again():
+    tracker, phases = follow(
+        "Available KV cache memory: 60.10 GiB",
+        "Warming up model for the compilation...",
+        "GPU KV cache size: 437,568 tokens, Maximum concurrency for 1,024 tokens per request: 9x",
+    )
+    assert phases == [Phase.KV_CACHE, Phase.COMPILE]
+    assert tracker.current is Phase.COMPILE
+    assert tracker.facts.kv_cache_tokens == 437_568
+
+
 def test_phases_never_go_back():
     tracker, phases = follow(*GPU_START, *GPU_START)
     assert len(phases) == len(set(phases))
