@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+RECORDING ?=
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +18,7 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo test faults lint format types check clean
+.PHONY: help demo test faults lint format types check picture clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +47,11 @@ types: $(VENV)/.dev ## check the types
 	@"$(BIN)/mypy"
 
 check: lint types test ## lint, types and test
+
+picture: $(VENV)/.installed ## paint the README's picture: make picture RECORDING=file.ndjson
+	@test -n "$(RECORDING)" || { echo 'Name a recording of specpanel run --record: make picture RECORDING=file.ndjson' >&2; exit 1; }
+	@mkdir -p docs/images
+	@"$(BIN)/python" scripts/screenshot.py "$(RECORDING)" --out docs/images/live-120x40.png
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
