@@ -41,6 +41,7 @@ def test_wilson_gives_the_published_values():
         assert interval.high == pytest.approx(high, abs=5e-5)
 
 
+@settings(deadline=None)
 @given(trials=st.integers(0, 10**9), share=st.floats(0, 1))
 def test_wilson_holds_the_rate_and_stays_a_rate(trials: int, share: float):
     successes = round(trials * share)
@@ -139,6 +140,7 @@ def histograms(draw: st.DrawFn) -> Buckets:
     return Buckets(rising, tuple(accumulate(counts)))
 
 
+@settings(max_examples=50, deadline=None)
 @given(buckets=histograms(), shares=st.lists(st.floats(0, 1), min_size=2, max_size=6))
 def test_quantiles_never_fall_as_the_share_grows(buckets: Buckets, shares: list[float]):
     found = [bucket_quantile(buckets, share) for share in sorted(shares)]
@@ -151,6 +153,7 @@ def test_quantiles_never_fall_as_the_share_grows(buckets: Buckets, shares: list[
     assert all(low <= high * (1 + 1e-12) for low, high in pairwise(values))
 
 
+@settings(max_examples=50, deadline=None)
 @given(one=histograms(), other=histograms())
 def test_merging_keeps_every_observation_and_is_undone_by_the_difference(
     one: Buckets, other: Buckets
@@ -173,10 +176,17 @@ def test_buckets_that_are_none_are_refused(rising: tuple[float, ...], counts: tu
 
 
 def test_sample_quantiles_use_order_statistics():
-    # n=10, median: ranks 2 and 9 leave 1.07 % on each side, ranks 3 and 8 would leave 5.5 %.
+    # n=10, median: ranks 2 and 9 leave 1.07 % on each side, 3 and 8 would leave 5.5 %.
     quantile = sample_quantile([float(n) for n in range(1, 11)], 0.5)
     assert quantile is not None
     assert (quantile.low_ms, quantile.value_ms, quantile.high_ms) == (2.0, 5.5, 9.0)
+
+
+def test_the_order_statistics_of_twenty_samples_are_the_tabulated_ones():
+    # Median of n=20 at 95 %: ranks 6 and 15 (2.07 % on each side; ranks 7 and 14 would leave 5.8 %).
+    quantile = sample_quantile([float(n) for n in range(1, 21)], 0.5)
+    assert quantile is not None
+    assert (quantile.low_ms, quantile.high_ms) == (6.0, 15.0)
 
 
 def test_a_bound_that_few_samples_cannot_give_is_absent():
@@ -189,7 +199,7 @@ def test_a_bound_that_few_samples_cannot_give_is_absent():
     assert (alone.low_ms, alone.value_ms, alone.high_ms) == (None, 7.0, None)
 
 
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     samples=st.lists(st.floats(0, 1e6), min_size=1, max_size=80),
     share=st.sampled_from([0.5, 0.9, 0.95, 0.99]),

@@ -220,6 +220,31 @@ def test_engines_that_come_and_go_make_no_jump():
     assert totals.generation_tokens == 901_006
 
 
+def test_an_engine_back_after_a_long_absence_adds_to_totals_but_not_to_rates():
+    window = Window()
+    window.add(0.0, scrape(body(generated=0) + body(generated=100, engine="1")))
+    for second in range(1, 100):
+        window.add(float(second), scrape(body(generated=second)))
+    window.add(100.0, scrape(body(generated=100) + body(generated=90_000, engine="1")))
+    engine, totals = window.engine(), window.totals()
+    assert engine is not None
+    assert engine.generation_tokens_per_s == 1.0
+    assert totals is not None
+    assert totals.generation_tokens == 90_100
+
+
+def test_a_counter_missing_right_after_a_restart_makes_no_second_one():
+    window = Window()
+    window.add(0.0, scrape(body(500, created=1.0, generated=900)))
+    window.add(1.0, scrape(body(3, created=2.0, generated=math.nan)))
+    window.add(2.0, scrape(body(4, created=2.0, generated=10)))
+    totals = window.totals()
+    assert window.epoch == 1
+    assert not window.inconsistent
+    assert totals is not None
+    assert (totals.drafts, totals.generation_tokens) == (504, 910)
+
+
 def test_positions_may_appear_after_the_first_acceptance():
     window = Window()
     window.add(0.0, scrape(body(10, accepted=5, positions=(5,))))
@@ -272,9 +297,23 @@ def test_stamps_that_move_back_are_several_processes_too():
     assert 100 <= totals.drafts < 108
 
 
-def test_stamps_that_move_back_at_once_leave_the_totals_alone():
+def test_one_engine_that_cannot_be_followed_leaves_no_rate_of_the_others_alone():
     window = Window()
-    for drafts, stamp in ((400, 6.0), (1000, 5.0), (401, 6.0), (1001, 5.0), (402, 6.0)):
+    for second in range(12):
+        torn = body(9000 if second % 2 else 50, accepted=40, generated=1)
+        steady = body(second, accepted=second, generated=second, engine="1")
+        window.add(float(second), scrape(torn + steady))
+    engine = window.engine()
+    assert window.inconsistent
+    assert speculation(window).acceptance_length is None
+    assert engine is not None
+    assert engine.generation_tokens_per_s is None
+
+
+@pytest.mark.parametrize("stamps", [(6.0, 5.0, 6.0, 5.0, 6.0), (6.0, 5.0, 4.0, 3.0, 6.0)])
+def test_stamps_that_move_back_at_once_leave_the_totals_alone(stamps: tuple[float, ...]):
+    window = Window()
+    for drafts, stamp in zip((400, 1000, 401, 1001, 402), stamps, strict=True):
         window.add(0.0, scrape(body(drafts, created=stamp)))
     totals = window.totals()
     assert window.inconsistent
