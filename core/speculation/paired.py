@@ -88,7 +88,8 @@ def paired_ratio(
 def _by_prompt(records: Iterable[RequestRecord]) -> dict[str, _Decode]:
     prompts: dict[str, _Decode] = {}
     for record in records:
-        tokens = (record.output_tokens or 0) - 1
+        # What tpot_ms was divided by: the tokens that came after the first chunk.
+        tokens = (record.output_tokens or 0) - (record.first_chunk_tokens or 1)
         if not record.ok or record.warmup or not record.tpot_ms or tokens < 1:
             continue
         decode = prompts.setdefault(record.prompt_id, _Decode())
