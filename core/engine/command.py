@@ -91,7 +91,7 @@ def shell_text(command: Command) -> str:
     Values that look like secrets are replaced by ``***``.
     """
     parts = [
-        f"{name}={shlex.quote(redacted(name, value))}"
+        f"{shlex.quote(name)}={shlex.quote(redacted(name, value))}"
         for name, value in command.environment.items()
     ]
     lines: list[list[str]] = [["env", *parts]] if parts else []
@@ -101,7 +101,7 @@ def shell_text(command: Command) -> str:
 
 def redacted(name: str, value: str) -> str:
     """``value``, or ``***`` where ``name`` says that it is a secret."""
-    upper = name.upper()
+    upper = name.upper().replace("TOKENIZER", "")  # TOKENIZERS_PARALLELISM is no secret
     return "***" if any(mark in upper for mark in _SECRET_MARKS) else value
 
 
@@ -111,7 +111,9 @@ def redacted_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
     hide = False
     for argument in argv:
         name, equals, _ = argument.partition("=")
-        secret = name.startswith("--") and name.endswith(_SECRET_FLAG_ENDS)
+        # vLLM takes --api_key for --api-key.
+        flag = name.replace("_", "-").lower()
+        secret = flag.startswith("--") and flag.endswith(_SECRET_FLAG_ENDS)
         if secret:
             shown.append(f"{name}=***" if equals else name)
         else:

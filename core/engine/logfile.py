@@ -1,5 +1,7 @@
 """Follow a growing log file by polling: whole lines as bytes, whatever they hold."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _MOST_BYTES = 1 << 20  # read at once, so that a flood cannot hold the loop
@@ -13,29 +15,32 @@ class LogFollower:
         self.path = path
         self._offset = 0
         self._partial = b""
+        self._inode: int | None = None
         if from_end:
-            self._offset = self._size()
+            self._begin_at_end()
 
     def new_lines(self) -> list[bytes]:
         """Whole lines appended since the last call, without their line ends.
 
         At most 1 MiB a call. A line longer than 64 KiB is handed out in pieces. A file that was cut
-        short is read again from its start.
+        short, or replaced by another, is read from its start.
         """
-        if self._size() < self._offset:
-            self._offset, self._partial = 0, b""
         try:
             with self.path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_size < self._offset or self._inode not in (None, status.st_ino):
+                    self._offset, self._partial = 0, b""
+                self._inode = status.st_ino
                 file.seek(self._offset)
                 read = file.read(_MOST_BYTES)
         except FileNotFoundError:
+            self._offset, self._partial, self._inode = 0, b"", None
             return []
         self._offset += len(read)
-        *lines, self._partial = (self._partial + read).split(b"\n")
-        while len(self._partial) > _LONGEST_LINE:
-            lines.append(self._partial[:_LONGEST_LINE])
-            self._partial = self._partial[_LONGEST_LINE:]
-        return lines
+        *whole, self._partial = (self._partial + read).split(b"\n")
+        lines = [piece for line in whole for piece in _pieces(line)]
+        *begun, self._partial = _pieces(self._partial)
+        return lines + begun
 
     def rest(self) -> list[bytes]:
         """Everything left, the unfinished last line included: for a process that has ended."""
@@ -47,11 +52,18 @@ class LogFollower:
             self._partial = b""
         return lines
 
-    def _size(self) -> int:
+    def _begin_at_end(self) -> None:
         try:
-            return self.path.stat().st_size
+            status = self.path.stat()
         except FileNotFoundError:
-            return 0
+            return
+        self._offset, self._inode = status.st_size, status.st_ino
+
+
+def _pieces(line: bytes) -> Iterator[bytes]:
+    """``line`` in pieces of at most 64 KiB; one piece for an empty line."""
+    for start in range(0, max(1, len(line)), _LONGEST_LINE):
+        yield line[start : start + _LONGEST_LINE]
 
 
 def tail(path: Path, most_bytes: int = 1 << 19) -> list[bytes]:

@@ -1,5 +1,6 @@
 """Turn the models that a profile names into folders and ids that vLLM understands."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def with_model_paths(
     def place(model: str) -> str:
         if model.startswith(DEMO_PREFIX):
             return str(demo_model_folder())
-        return str(Path(model).expanduser()) if model.startswith("~") else model
+        return os.path.expanduser(model) if model.startswith("~") else model
 
     target = profile.target.model_copy(update={"model": place(profile.target.model)})
     drafter = profile.drafter

@@ -12,6 +12,8 @@ from specpanel.core.settings.drafters import DRAFTERS, METHODS
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.toml_lines import line_of
 
+_LONGEST_SHOWN = 80
+
 
 def complaint(
     error: ValidationError,
@@ -28,11 +30,13 @@ def complaint(
     """
     problems = error.errors(include_url=False)
     first = problems[0]
-    place = tuple(str(part) for part in first["loc"] if str(part) not in METHODS)
+    place = _place(first["loc"])
     dotted = ".".join(place)
     source = sources.get(dotted)
-    if source is None and (dotted == "drafter" or first["type"] == "missing"):
+    if source is None and first["type"] == "missing":
         source = sources.get(f"{place[0]}.method")
+    if source is None and dotted == "drafter":
+        source = next((how for name, how in sources.items() if name.startswith("drafter.")), None)
     if source is not None:
         where = source
     elif path is None:
@@ -45,6 +49,14 @@ def complaint(
     return ConfigurationError(f"{where}: {reason}{more}", fix)
 
 
+def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:
+    """Names down to the setting, without the method that pydantic puts behind ``drafter``."""
+    parts = tuple(str(part) for part in loc)
+    if parts[0] == "drafter" and len(parts) > 1 and parts[1] in METHODS:
+        return (parts[0], *parts[2:])
+    return parts
+
+
 def _sentence(problem: Any, place: tuple[str, ...]) -> tuple[str, str]:
     kind = problem["type"]
     value = problem.get("input")
@@ -55,7 +67,12 @@ def _sentence(problem: Any, place: tuple[str, ...]) -> tuple[str, str]:
         return "the drafter has no method", f"Say method = one of {', '.join(METHODS)}."
     if kind == "missing":
         dotted = ".".join(place)
-        return f"{dotted} is missing", f"Write it in the profile, or say --set {dotted}=VALUE."
+        flag = {
+            "drafter.model": "--draft-model FOLDER",
+            "target": "--model FOLDER",
+            "target.model": "--model FOLDER",
+        }.get(dotted, f"--set {dotted}=VALUE")
+        return f"{dotted} is missing", f"Write it in the profile, or say {flag}."
     if kind == "extra_forbidden":
         method = next((str(part) for part in problem["loc"][1:-1] if part in METHODS), None)
         if method is not None:
@@ -65,10 +82,25 @@ def _sentence(problem: Any, place: tuple[str, ...]) -> tuple[str, str]:
                 closest(place[-1], known) if known else "Choose a drafter with --drafter.",
             )
         return "there is no such setting", closest(place[-1], _siblings(place))
+    if kind in ("model_type", "model_attributes_type"):
+        return f"should be a table of settings{_shown(place, value)}", f"Write it as [{place[0]}]."
+    if place == ("name",) and kind == "string_pattern_mismatch":
+        return (
+            f"{value!r} cannot be the name of a profile",
+            "Call the file by letters, digits, dot, dash and underscore, beginning with a letter "
+            "or digit.",
+        )
     reason = problem["msg"]
     reason = reason.removeprefix("Value error, ").replace("Input should be", "should be")
-    shown = "" if isinstance(value, dict) else f" (it is {value!r})"
-    return f"{reason}{shown}", ""
+    return f"{reason}{_shown(place, value)}", ""
+
+
+def _shown(place: tuple[str, ...], value: object) -> str:
+    """The value that is wrong, unless it says nothing or may hold a secret."""
+    if isinstance(value, dict) or place[:2] in (("engine", "environment"), ("engine", "arguments")):
+        return ""
+    text = repr(value)
+    return f" (it is {text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + '…'})"
 
 
 def closest(word: str, known: Iterable[str]) -> str:

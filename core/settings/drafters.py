@@ -164,7 +164,7 @@ class MtpDrafter(_Drafter):
     vllm_method = "mtp"
     method: Literal["mtp"] = "mtp"
     model: DraftModel | None = None
-    k: DraftTokens | None = 1
+    k: DraftTokens = 1
 
 
 Drafter = Annotated[

@@ -1,7 +1,9 @@
 """Profiles as TOML files: read with file, line and reason in every error, written whole."""
 
+import contextlib
 import difflib
 import os
+import stat
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,10 +43,13 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
         ConfigurationError: not there, not readable, not UTF-8, too large or not TOML.
     """
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"{path} is not a file")
+        size = status.st_size
         if size > _LARGEST_BYTES:
             raise ConfigurationError(f"{path} is too large for a profile ({size} bytes)")
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         return tomllib.loads(text), text
     except FileNotFoundError:
         raise ConfigurationError(
@@ -58,6 +63,10 @@ def read_table(path: Path) -> tuple[dict[str, Any], str]:
         raise ConfigurationError(
             f"{path} is not TOML: {error}", "specpanel profile new writes one to start from."
         ) from None
+    except RecursionError:
+        raise ConfigurationError(f"{path} cannot be read: it is nested too deeply") from None
+    except ValueError as error:  # tomllib lets Python's own out, for a number of 5000 digits
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
 
 
 def read_profile(path: Path, overrides: Overrides | None = None) -> Profile:
@@ -111,15 +120,15 @@ def find_profile(name: str) -> Path:
         ConfigurationError: there is none; names that come close are told.
     """
     if name.endswith(".toml") or os.sep in name:
-        path = Path(name).expanduser()
-        if not path.is_file():
+        path = Path(os.path.expanduser(name))
+        if not _is_file(path):
             raise ConfigurationError(
                 f"there is no profile at {path}", "specpanel profile list shows what there is."
             )
         return path
     for folder in (profiles_folder(), PRESETS):
         path = folder / f"{name}.toml"
-        if path.is_file():
+        if _is_file(path):
             return path
     names = sorted(
         {file.stem for folder in (profiles_folder(), PRESETS) for file in folder.glob("*.toml")}
@@ -129,6 +138,13 @@ def find_profile(name: str) -> Path:
         f"there is no profile called {name}",
         f"Did you mean {', '.join(close)}? specpanel profile list shows all.",
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, a folder that may not be searched
+        return False
 
 
 def profile_text(profile: Profile) -> str:
@@ -159,6 +175,9 @@ def write_profile(profile: Profile, *, overwrite: bool = False) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_text(profile_text(profile), encoding="utf-8")
         os.replace(partial, path)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}") from None
+    except (OSError, UnicodeEncodeError) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        reason = error.strerror if isinstance(error, OSError) else "it holds what is no text"
+        raise ConfigurationError(f"{path} cannot be written: {reason or error}") from None
     return path

@@ -4,6 +4,7 @@ Every field has its help beside it; the same words appear in ``specpanel profile
 form and in error messages. A field that names a vLLM flag carries it as ``flag``.
 """
 
+import re
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from specpanel.core.settings.drafters import Drafter, NoDrafter
 
 SCHEMA_VERSION: Literal[1] = 1
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def option(default: Any, help_text: str, *, flag: str | None = None, **constraints: Any) -> Any:
@@ -101,6 +104,23 @@ class Engine(_Section):
     stop_timeout_s: float = Field(
         default=20.0, ge=0, description="Time between SIGTERM and SIGKILL, in seconds."
     )
+
+    @field_validator("environment")
+    @classmethod
+    def _can_be_set(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f"{name!r} cannot be the name of an environment variable")
+            if "\0" in value:
+                raise ValueError(f"the value of {name} holds a NUL character")
+        return variables
+
+    @field_validator("arguments")
+    @classmethod
+    def _can_be_passed(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        if any("\0" in argument for argument in arguments):
+            raise ValueError("an argument holds a NUL character")
+        return arguments
 
 
 class Mla(_Section):

@@ -35,5 +35,5 @@ def resolve(name: str | None, overrides: Overrides) -> Profile:
 
 
 def _name_for(model: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(model).name).strip("-.")
+    stem = re.sub(r"[^A-Za-z0-9._-]", "-", Path(model).name).strip("-._")
     return stem[:64] or "model"

@@ -1,0 +1,169 @@
+"""What each drafter becomes in vLLM, held against the declarations of the vLLM that is installed."""
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specpanel.core.settings.drafters import DRAFTERS, METHODS
+from specpanel.core.settings.profile import Profile
+
+# Every setting of every drafter, so that each key is seen.
+FILLED: dict[str, dict[str, Any]] = {
+    "none": {},
+    "ngram": {"k": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5},
+    "ngram_gpu": {"k": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5},
+    "suffix": {
+        "k": 8,
+        "suffix_decoding_max_tree_depth": 24,
+        "suffix_decoding_max_cached_requests": 100,
+        "suffix_decoding_max_spec_factor": 1.5,
+        "suffix_decoding_min_token_prob": 0.2,
+    },
+    "draft_model": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
+    "eagle3": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
+    "p_eagle": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
+    "dflash": {"model": "/d", "k": 15},
+    "dspark": {"model": "/d", "k": 7},
+    "mtp": {"model": "/d", "k": 1},
+}
+
+
+def config(method: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    drafter = {"method": method, **settings}
+    profile = Profile.model_validate({"target": {"model": "/m"}, "drafter": drafter})
+    return profile.drafter.speculative_config()
+
+
+def vllm_file(*parts: str) -> Path:
+    found = importlib.util.find_spec("vllm")  # looks for it, does not import it
+    if found is None or found.origin is None:
+        pytest.skip("vLLM is not installed here")
+    return Path(found.origin).parent.joinpath(*parts)
+
+
+@pytest.fixture(scope="module")
+def declarations() -> ast.Module:
+    return ast.parse(vllm_file("config", "speculative.py").read_text(encoding="utf-8"))
+
+
+def fields_of(module: ast.Module, name: str) -> dict[str, ast.expr | None]:
+    (found,) = [n for n in module.body if isinstance(n, ast.ClassDef) and n.name == name]
+    return {
+        node.target.id: node.value
+        for node in found.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+def literals_of(module: ast.Module, name: str) -> set[str]:
+    aliases = {
+        node.targets[0].id: node.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+
+    def values(node: ast.expr) -> set[str]:
+        if isinstance(node, ast.Constant):
+            return {str(node.value)}
+        if isinstance(node, ast.Name):
+            return values(aliases[node.id])
+        if isinstance(node, ast.Tuple):
+            return {one for element in node.elts for one in values(element)}
+        assert isinstance(node, ast.Subscript), ast.dump(node)
+        return values(node.slice)
+
+    return values(aliases[name])
+
+
+def test_every_drafter_is_tried_here_with_all_its_settings() -> None:
+    assert set(FILLED) == set(METHODS)
+    for method, drafter in DRAFTERS.items():
+        assert set(FILLED[method]) == set(drafter.model_fields) - {"method"}, method
+
+
+@pytest.mark.parametrize("method", FILLED)
+def test_vllm_knows_every_key_and_the_method(method: str, declarations: ast.Module) -> None:
+    found = config(method, FILLED[method])
+    if method == "none":
+        assert found is None
+        return
+    assert found is not None
+    assert set(found) <= set(fields_of(declarations, "SpeculativeConfig"))
+    assert found["method"] in literals_of(declarations, "SpeculativeMethod")
+
+
+def test_the_defaults_told_in_the_help_are_vllms(declarations: ast.Module) -> None:
+    fields = fields_of(declarations, "SpeculativeConfig")
+    told = 0
+    for drafter in DRAFTERS.values():
+        for name, info in drafter.model_fields.items():
+            if match := re.search(r"\(vLLM: ([\d.]+)\)", info.description or ""):
+                told += 1
+                default = fields[name]
+                if isinstance(default, ast.Call):  # Field(default=24, …)
+                    default = next(k.value for k in default.keywords if k.arg == "default")
+                assert isinstance(default, ast.Constant)
+                assert default.value == float(match.group(1)), name
+    assert told >= 4
+
+
+@pytest.mark.parametrize("method", [method for method in FILLED if method != "none"])
+def test_method_and_settings_are_always_written(method: str) -> None:
+    found = config(method, FILLED[method])
+    settings = dict(FILLED[method])
+    expected = {"num_speculative_tokens": settings.pop("k"), **settings}
+    vllm = {"p_eagle": "eagle3"}.get(method, method)
+    extra = {"parallel_drafting": True} if method == "p_eagle" else {}
+    assert found == {"method": vllm, **expected, **extra}
+
+
+@pytest.mark.parametrize("method", ["ngram", "ngram_gpu"])
+def test_both_ends_of_the_lookup_are_written_when_neither_is_said(method: str) -> None:
+    assert config(method, {}) == {
+        "method": method,
+        "num_speculative_tokens": 4,
+        "prompt_lookup_min": 2,
+        "prompt_lookup_max": 4,
+    }
+
+
+def test_what_is_left_to_vllm_is_not_written() -> None:
+    assert config("dspark", {}) == {"method": "dspark"}
+    assert config("suffix", {}) == {"method": "suffix", "num_speculative_tokens": 8}
+    assert config("mtp", {}) == {"method": "mtp", "num_speculative_tokens": 1}
+
+
+def test_the_baseline_is_the_same_launch_without_a_drafter() -> None:
+    drafter = {"method": "ngram"}
+    profile = Profile.model_validate({"target": {"model": "/m"}, "drafter": drafter})
+    plain = profile.without_drafter()
+    assert plain.drafter.method == "none"
+    assert plain.drafter.draft_tokens is None
+    assert (plain.target, plain.engine, plain.traffic, plain.name) == (
+        profile.target, profile.engine, profile.traffic, profile.name,
+    )  # fmt: skip
+
+
+def test_vllm_knows_every_flag_that_a_setting_names() -> None:
+    arguments = [vllm_file("engine", "arg_utils.py")]
+    arguments += vllm_file("entrypoints").rglob("cli_args.py")
+    known = "".join(path.read_text(encoding="utf-8") for path in arguments)
+    flags = [
+        extra["flag"]
+        for section in Profile.model_fields.values()
+        for info in getattr(section.annotation, "model_fields", {}).values()
+        if isinstance(extra := info.json_schema_extra, dict)
+    ]
+    ours = ["--speculative-config", "--attention-config", "--model"]
+    ours += ["--per-request-spec-decode-metrics", "--custom-histogram-buckets"]
+    assert len(flags) > 10
+    unknown = [
+        flag
+        for flag in (*flags, *ours)
+        if not re.search(rf"\b{str(flag)[2:].replace('-', '[-_]')}\b", known)
+    ]
+    assert unknown == []
