@@ -63,9 +63,7 @@ def parse_line(raw: bytes, limit: int = LINE_LIMIT) -> LogLine:
 def parse_text(line: str, limit: int = LINE_LIMIT) -> LogLine:
     """Like `parse_line`, for a line that is text already."""
     clean = _CONTROLS.sub("", _ESCAPES.sub("", _last_progress(line)))
-    cut = len(clean) > limit
-    text = clean[:limit]
-    return _parse_json(text) or _parse_plain(text, cut)
+    return _parse_json(clean, limit) or _parse_plain(clean[:limit], len(clean) > limit)
 
 
 def _last_progress(line: str) -> str:
@@ -95,13 +93,16 @@ def _parse_plain(text: str, cut: bool) -> LogLine:
     return LogLine(process, pid, None, None, None, rest, text, cut)
 
 
-def _parse_json(text: str) -> LogLine | None:
-    """A record of vLLM's JSON formatter (``--logging-config.formatter json``), or None."""
-    if not text.startswith("{"):
+def _parse_json(clean: str, limit: int) -> LogLine | None:
+    """A record of vLLM's JSON formatter (``--logging-config.formatter json``), or None.
+
+    Only ``text`` is cut: the message may hold a whole traceback, whose end matters most.
+    """
+    if not clean.startswith("{"):
         return None
     try:
-        record = json.loads(text)
-    except ValueError:
+        record = json.loads(clean)
+    except (ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or not isinstance(record.get("message"), str):
         return None
@@ -109,13 +110,14 @@ def _parse_json(text: str) -> LogLine | None:
     message = record["message"]
     trace = record.get("exc_info")
     return LogLine(
-        process=_text_or_none(record.get("processName")),
+        process=_text_or_none(record.get("vllm_process_name") or record.get("processName")),
         pid=pid if isinstance(pid, int) else None,
         level=_text_or_none(record.get("levelname")),
         time_text=_text_or_none(record.get("asctime")),
         source=_text_or_none(record.get("name")),
         message=f"{message}\n{trace}" if isinstance(trace, str) else message,
-        text=text,
+        text=clean[:limit],
+        cut=len(clean) > limit,
     )
 
 

@@ -79,6 +79,13 @@ REAL = [
         "APIServer",
     ),
     (
+        "kv_too_small.txt",
+        1,
+        "kv-cache-too-small",
+        "One request of full length needs 0.35 GiB of KV cache and there are 0.04 GiB",
+        "EngineCore",
+    ),
+    (
         "no_model.txt",
         1,
         "model-not-found",
@@ -129,6 +136,12 @@ def test_the_length_that_would_work_is_offered():
     failure = certain(of_log("len_too_large.txt", 1))
     assert failure.suggested_max_model_len == 8192
     assert failure.fix == "Set max_model_len to 8192 or less."
+
+
+def test_a_real_kv_cache_that_is_too_small_offers_the_length_that_fits():
+    failure = certain(of_log("kv_too_small.txt", 1))
+    assert failure.suggested_max_model_len == 896
+    assert failure.fix.startswith("Set max_model_len to 896 or less")
 
 
 def test_the_excerpt_is_the_first_processs_own_traceback():

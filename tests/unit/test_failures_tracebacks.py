@@ -1,5 +1,7 @@
 """Tracebacks in a log that several processes wrote at once."""
 
+import json
+
 from specpanel.core.engine.logline import parse_text
 from specpanel.core.engine.tracebacks import Traceback, find_tracebacks
 
@@ -138,10 +140,15 @@ def test_the_rank_that_torch_writes_before_each_line_is_left_out():
 
 
 def test_a_json_record_holds_its_whole_traceback():
-    (found,) = read(
-        '{"levelname": "ERROR", "processName": "EngineCore", "process": 7, "message": "failed", '
-        '"exc_info": "Traceback (most recent call last):\\n  File \\"a\\"\\nValueError: x"}'
-    )
+    frames = "".join(f'  File "a.py", line {number}\n' for number in range(500))
+    record = {
+        "levelname": "ERROR",
+        "processName": "EngineCore",
+        "process": 7,
+        "message": "failed",
+        "exc_info": f"Traceback (most recent call last):\n{frames}ValueError: x",
+    }
+    (found,) = read(json.dumps(record))
     assert (found.process, found.pid, found.final.text) == ("EngineCore", 7, "ValueError: x")
 
 

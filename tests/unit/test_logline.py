@@ -86,14 +86,15 @@ def test_what_looks_like_markup_stays_as_it_is(hostile):
 def test_a_json_record_is_read():
     line = parse_text(
         '{"asctime": "2026-11-30 11:49:42,123", "levelname": "ERROR", "name": "vllm.v1.engine.core", '
-        '"processName": "EngineCore", "process": 78, "message": "EngineCore failed to start.", '
+        '"processName": "MainProcess", "process": 78, "message": "EngineCore failed to start.", '
+        '"vllm_process_name": "EngineCore", '
         '"exc_info": "Traceback (most recent call last):\\nValueError: no"}'
     )
     assert (line.process, line.pid, line.level) == ("EngineCore", 78, "ERROR")
     assert line.message.startswith("EngineCore failed to start.\nTraceback")
 
 
-@pytest.mark.parametrize("text", ['{"a": 1}', '{"message": 3}', "{not json", "{}"])
+@pytest.mark.parametrize("text", ['{"a": 1}', '{"message": 3}', "{not json", "{}", '{"a":' * 500])
 def test_braces_that_are_no_record_are_plain_text(text):
     assert parse_text(text).message == text
 
