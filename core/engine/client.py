@@ -1,6 +1,9 @@
 """Ask a vLLM server over HTTP: is it well, what is it, what does it measure."""
 
 import asyncio
+import json
+import os
+import socket
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -10,8 +13,10 @@ import httpx
 
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError
 
-_TIMEOUT = httpx.Timeout(10.0, connect=3.0)
+_DEADLINE_S = 10.0
+_CONNECT_S = 3.0
 _MOST_METRICS_BYTES = 32 << 20
+_MOST_JSON_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +43,22 @@ def normalised_url(text: str) -> str:
     Raises:
         ConfigurationError: this is no address of an HTTP server.
     """
-    parts = urlsplit(text if "://" in text else f"http://{text}")
+    text = text.strip()
+    fix = "Give it like http://127.0.0.1:8000, or http://[::1]:8000."
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        httpx.URL(urlunsplit(parts))
+    except (ValueError, httpx.InvalidURL) as error:
+        raise ConfigurationError(f"{text!r} is not an address: {error}", fix) from error
     try:
         port = parts.port
     except ValueError as error:
         raise ConfigurationError(
-            f"{text} is not an address: the port must be between 0 and 65535",
-            "Give it like http://127.0.0.1:8000.",
+            f"{text!r} is not an address: the port must be between 1 and 65535", fix
         ) from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ConfigurationError(
-            f"{text} is not the address of a server", "Give it like http://127.0.0.1:8000."
-        )
+    unusable = parts.scheme not in ("http", "https") or not parts.hostname or port == 0
+    if unusable or any(character.isspace() for character in parts.netloc):
+        raise ConfigurationError(f"{text!r} is not the address of a server", fix)
     path = parts.path.rstrip("/")
     for known in ("/metrics", "/v1/models", "/v1", "/health"):
         path = path.removesuffix(known)
@@ -59,10 +68,14 @@ def normalised_url(text: str) -> str:
 class EngineClient:
     """One server. Every call has a deadline and says why it failed instead of raising."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, deadline_s: float = _DEADLINE_S) -> None:
         self.url = normalised_url(url)
+        self._deadline_s = deadline_s
         self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=_TIMEOUT, follow_redirects=True, trust_env=False
+            base_url=self.url,
+            timeout=httpx.Timeout(deadline_s, connect=min(_CONNECT_S, deadline_s)),
+            follow_redirects=True,
+            trust_env=False,
         )
 
     async def __aenter__(self) -> Self:
@@ -78,11 +91,17 @@ class EngineClient:
 
     async def health(self) -> Health:
         try:
-            answer = await self._http.get("/health")
+            async with (
+                asyncio.timeout(self._deadline_s),
+                self._http.stream("GET", "/health") as answer,
+            ):
+                status = answer.status_code
+        except TimeoutError:
+            return Health(alive=False, well=False, reason="no answer in time")
         except httpx.HTTPError as error:
             return Health(alive=False, well=False, reason=plain_reason(error))
-        well = answer.status_code == 200
-        return Health(True, well, None if well else f"/health answers {answer.status_code}")
+        well = status == 200
+        return Health(True, well, None if well else f"/health answers {status}")
 
     async def metrics(self) -> MetricsBody:
         """The exposition as text. Endless or huge bodies end as an error, not as full memory."""
@@ -92,25 +111,17 @@ class EngineClient:
         def result(text: str | None, error: str | None = None) -> MetricsBody:
             return MetricsBody(text, (clock() - began) * 1000, error)
 
-        chunks: list[bytes] = []
-        size = 0
         try:
-            async with (
-                asyncio.timeout(_TIMEOUT.read),
-                self._http.stream("GET", "/metrics") as answer,
-            ):
-                if answer.status_code != 200:
-                    return result(None, f"/metrics answers {answer.status_code}")
-                async for chunk in answer.aiter_bytes():
-                    size += len(chunk)
-                    if size > _MOST_METRICS_BYTES:
-                        return result(None, "/metrics is larger than 32 MiB")
-                    chunks.append(chunk)
+            status, body = await self._get("/metrics", _MOST_METRICS_BYTES)
         except TimeoutError:
-            return result(None, f"/metrics took longer than {_TIMEOUT.read:g} s")
+            return result(None, f"/metrics took longer than {self._deadline_s:g} s")
         except httpx.HTTPError as error:
             return result(None, plain_reason(error))
-        return result(b"".join(chunks).decode("utf-8", "replace"))
+        if status != 200:
+            return result(None, f"/metrics answers {status}")
+        if body is None:
+            return result(None, f"/metrics is larger than {_MOST_METRICS_BYTES >> 20} MiB")
+        return result(body.decode("utf-8", "replace"))
 
     async def version(self) -> str | None:
         """vLLM's version, None where the server does not tell."""
@@ -151,10 +162,29 @@ class EngineClient:
 
     async def _json(self, path: str) -> object:
         try:
-            answer = await self._http.get(path)
-            return answer.json() if answer.status_code == 200 else None
-        except (httpx.HTTPError, ValueError):
+            status, body = await self._get(path, _MOST_JSON_BYTES)
+            return json.loads(body) if status == 200 and body is not None else None
+        except (httpx.HTTPError, TimeoutError, ValueError, RecursionError):
             return None
+
+    async def _get(self, path: str, most_bytes: int) -> tuple[int, bytes | None]:
+        """Status and body, the body only of a 200; ``None`` where it is larger than ``most_bytes``.
+
+        Raises:
+            TimeoutError: the whole answer took longer than the deadline.
+            httpx.HTTPError: the request failed.
+        """
+        chunks: list[bytes] = []
+        size = 0
+        async with asyncio.timeout(self._deadline_s), self._http.stream("GET", path) as answer:
+            if answer.status_code != 200:
+                return answer.status_code, None
+            async for chunk in answer.aiter_bytes():
+                size += len(chunk)
+                if size > most_bytes:
+                    return 200, None
+                chunks.append(chunk)
+        return 200, b"".join(chunks)
 
 
 def plain_reason(error: httpx.HTTPError) -> str:
@@ -164,6 +194,21 @@ def plain_reason(error: httpx.HTTPError) -> str:
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
     if isinstance(error, httpx.ConnectError):
-        text = str(error)
-        return "connection refused" if "refused" in text or not text else text
+        return _reason_below(error)
     return str(error) or type(error).__name__
+
+
+def _reason_below(error: BaseException) -> str:
+    """What the system said: the libraries above it tell only that every attempt failed."""
+    below: BaseException | None = error
+    while below is not None:
+        if isinstance(below, ExceptionGroup):
+            below = below.exceptions[0]
+        if isinstance(below, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(below, socket.gaierror):
+            return "no machine of that name is known"
+        if isinstance(below, OSError) and below.errno is not None:
+            return os.strerror(below.errno).lower()
+        below = below.__cause__ or below.__context__
+    return str(error) or "no connection"

@@ -23,9 +23,13 @@ _frames = TypeAdapter(Frame)
 
 def line(kind: str, content: dict[str, Any]) -> str:
     """One line of the stream, without its line end."""
-    return json.dumps(
-        {"schema_version": SCHEMA_VERSION, "kind": kind, **_finite(content)}, ensure_ascii=False
-    )
+    found = {"schema_version": SCHEMA_VERSION, "kind": kind, **_finite(content)}
+    text = json.dumps(found, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, from a server or a file name: no text, but JSON
+        text = json.dumps(found)
+    return text
 
 
 def frame_line(frame: Frame) -> str:
@@ -95,7 +99,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 try:
                     found = json.loads(text)
                     _check_version(path, found)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     broken = (number, str(error))
                     continue
                 yield found

@@ -103,6 +103,7 @@ def test_plain_decoding_has_no_speculative_config() -> None:
     assert "--per-request-spec-decode-metrics" not in argv
 
 
+@settings(deadline=None)
 @given(model=st.text(min_size=1), drafter=st.sampled_from(["draft_model", "eagle3", "p_eagle"]))
 def test_the_speculative_config_is_one_argument_of_json(model: str, drafter: str) -> None:
     chosen = profile(drafter={"method": drafter, "model": model})
@@ -286,6 +287,7 @@ def test_a_shell_reads_the_text_as_exactly_this_command(
     assert shown_environment(command).items() <= environment.items()
 
 
+@settings(deadline=None)
 @given(
     model=HOSTILE.filter(bool),
     arguments=st.lists(HOSTILE, max_size=4),

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpanel.core.engine.logfile import LogFollower, tail
@@ -102,6 +102,7 @@ def test_a_flood_is_handed_out_a_mebibyte_at_a_time_and_whole(log: Path) -> None
     assert first + follower.rest() == lines
 
 
+@settings(deadline=None)
 @given(
     chunks=st.lists(
         st.binary(max_size=40) | st.sampled_from([b"\n", b"\r\n", b"\xff\x00\n"]), max_size=12

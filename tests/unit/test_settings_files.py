@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpanel.core.errors import ConfigurationError, ExitCode
@@ -319,6 +319,7 @@ PROFILES = st.fixed_dictionaries(
 ).map(Profile.model_validate)
 
 
+@settings(deadline=None)
 @given(profile=PROFILES)
 def test_what_is_written_is_read_as_the_same_profile(
     profile: Profile, tmp_path_factory: pytest.TempPathFactory
