@@ -1,0 +1,84 @@
+"""Samples of one series, kept as first, last, lowest and highest value per absolute bin of time.
+
+A bin's number is ``floor(time / width)``: it does not depend on what is shown, so a chart moves by whole
+cells and never shimmers.
+"""
+
+import math
+
+
+class Bins:
+    """The newest ``count`` bins, each ``width_s`` wide, in rings of fixed size.
+
+    Two bins are joined by a line unless an absent sample (``None``), a break, or more than ``join_s``
+    without a sample lies between them.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_time_s",
+        "count",
+        "first",
+        "highest",
+        "index",
+        "join_s",
+        "joined",
+        "last",
+        "lowest",
+        "newest",
+        "width_s",
+    )
+
+    def __init__(self, count: int, width_s: float, *, join_s: float = 3.5) -> None:
+        if count < 1 or width_s <= 0:
+            raise ValueError("bins need a positive count and width")
+        self.count = count
+        self.width_s = width_s
+        self.join_s = max(join_s, 1.5 * width_s)
+        self.index = [-1] * count
+        self.first = [0.0] * count
+        self.last = [0.0] * count
+        self.lowest = [0.0] * count
+        self.highest = [0.0] * count
+        self.joined = [False] * count
+        self.newest = -1
+        self._time_s = -math.inf
+        self._broken = True
+
+    def number(self, time_s: float) -> int:
+        return math.floor(time_s / self.width_s)
+
+    def add(self, time_s: float, value: float | None) -> None:
+        """Takes a sample; ``None`` or a value that is not finite makes a gap."""
+        if value is None or not math.isfinite(value):
+            self._broken = True
+            return
+        number = self.number(time_s)
+        if number <= self.newest - self.count or number < 0:
+            return
+        slot = number % self.count
+        if self.index[slot] == number:
+            self.lowest[slot] = min(self.lowest[slot], value)
+            self.highest[slot] = max(self.highest[slot], value)
+        else:
+            self.index[slot] = number
+            self.first[slot] = self.lowest[slot] = self.highest[slot] = value
+            self.joined[slot] = not self._broken and time_s - self._time_s <= self.join_s
+        self.last[slot] = value
+        self.newest = max(self.newest, number)
+        self._time_s = time_s
+        self._broken = False
+
+    def break_line(self) -> None:
+        """The next sample starts a new line."""
+        self._broken = True
+
+    def has(self, number: int) -> bool:
+        return number >= 0 and self.index[number % self.count] == number
+
+    def span(self, oldest: int) -> tuple[float, float] | None:
+        """Lowest and highest value in the bins from ``oldest`` on; ``None`` when they are empty."""
+        slots = [slot for slot, number in enumerate(self.index) if number >= oldest and number >= 0]
+        if not slots:
+            return None
+        return min(self.lowest[slot] for slot in slots), max(self.highest[slot] for slot in slots)

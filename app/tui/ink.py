@@ -1,0 +1,115 @@
+"""Text with ink: what is drawn is a row of spans, each a text and the name of its ink.
+
+Nothing here or below parses markup: a text stays what it is, character for character. Inks are names
+(``muted``, ``series-1``); ``specpanel.app.tui.theming`` gives them the colours of the theme.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from rich.cells import cell_len, set_cell_size
+
+Span = tuple[str, str]
+"""A text and the name of its ink."""
+
+Line = tuple[Span, ...]
+"""One row, left to right."""
+
+_ESCAPES = re.compile(
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC: titles, links
+    r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"  # DCS, SOS, PM, APC
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
+    r"|\x1b."
+)
+_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def clean(text: str) -> str:
+    """A text from outside, safe to put in a row: one line, no escape sequences, no control codes.
+
+    Brackets and everything else that is visible stay as they are.
+    """
+    if text.isprintable():
+        return text
+    spaced = _ESCAPES.sub("", text).replace("\n", " ").replace("\r", " ").replace("\t", " ")
+    return "".join(char for char in spaced if unicodedata.category(char) not in _UNSAFE)
+
+
+def text_of(line: Iterable[Span]) -> str:
+    return "".join(text for text, _ in line)
+
+
+def width_of(line: Iterable[Span]) -> int:
+    """Cells that the row takes; a CJK character or an emoji takes two."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def shorten(text: str, width: int, ellipsis: str = "…") -> str:
+    """``text`` in at most ``width`` cells, with an ellipsis where something was cut."""
+    if cell_len(text) <= width:
+        return text
+    if width <= cell_len(ellipsis):
+        return ellipsis[: max(0, width)]
+    return set_cell_size(text, width - cell_len(ellipsis)).rstrip() + ellipsis
+
+
+def fit(line: Iterable[Span], width: int, ellipsis: str = "…") -> Line:
+    """The row in exactly ``width`` cells: cut with an ellipsis, or filled with blanks."""
+    spans: list[Span] = []
+    room = width
+    for text, ink in line:
+        cells = cell_len(text)
+        if cells > room:
+            if room > 0:
+                cut = shorten(text, room, ellipsis)
+                spans.append((cut, ink))
+                room -= cell_len(cut)
+            break
+        spans.append((text, ink))
+        room -= cells
+    if room > 0:
+        spans.append((" " * room, "text"))
+    return tuple(spans)
+
+
+def spread(left: Line, right: Line, width: int, ellipsis: str = "…") -> Line:
+    """``left`` at the left edge and ``right`` at the right one; the left gives way when room is short."""
+    taken = width_of(right)
+    if taken >= width:
+        return fit(right, width, ellipsis)
+    return fit(left, width - taken, ellipsis) + right
+
+
+def changed_cells(old: Line, new: Line) -> tuple[int, int] | None:
+    """First cell that differs and the number of cells to the last one; ``None`` when nothing differs."""
+    if old == new:
+        return None
+    start = _common(old, new)
+    end = _common(_reversed(old), _reversed(new))
+    width = max(width_of(old), width_of(new))
+    if width_of(old) != width_of(new):
+        return start, width - start
+    return start, max(1, width - start - end)
+
+
+def _reversed(line: Line) -> Line:
+    return tuple((text[::-1], ink) for text, ink in reversed(line))
+
+
+def _common(old: Line, new: Line) -> int:
+    """Cells at the start that both rows share, ink included."""
+    cells = 0
+    for (text, ink), (other, other_ink) in zip(old, new, strict=False):
+        if ink != other_ink:
+            return cells
+        if text == other:
+            cells += cell_len(text)
+            continue
+        shared = 0
+        for char, other_char in zip(text, other, strict=False):
+            if char != other_char:
+                break
+            shared += 1
+        return cells + cell_len(text[:shared])
+    return cells

@@ -1,0 +1,108 @@
+"""Every key of the app, declared once: it gives the binding, the key line, the help and the palette."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding
+
+Scope = Literal["live", "zoom", "panel"]
+
+SCOPE_TITLES: dict[Scope, str] = {
+    "live": "Live",
+    "zoom": "Live, one chart zoomed",
+    "panel": "Everywhere",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One action. ``id`` is what a user's keymap names; ``keys`` are Textual's names, comma separated.
+
+    ``label`` is its word in the key line at the bottom, empty for a key that is not there.
+    """
+
+    id: str
+    keys: str
+    shown: str
+    action: str
+    label: str
+    help: str
+    scope: Scope
+
+
+# id, keys, as shown, action, label, help
+_LIVE = (
+    ("freeze", "space", "space", "freeze", "Freeze", "Freeze the picture; sampling goes on"),
+    ("longer", "plus,equals_sign", "+", "window(1)", "", "A longer time window"),
+    ("shorter", "minus", "-", "window(-1)", "", "A shorter time window"),
+    ("next", "right_square_bracket", "]", "select(1)", "", "The next chart"),
+    ("previous", "left_square_bracket", "[", "select(-1)", "", "The chart before"),
+    ("zoom", "z", "z", "zoom", "Zoom", "Give the chosen chart the whole screen, and back"),
+    (
+        "conditional",
+        "c",
+        "c",
+        "conditional",
+        "Conditional",
+        "Positions given that the one before was accepted, and back",
+    ),
+)
+_ZOOM = (
+    ("earlier", "left,h", "left", "cursor(-1)", "", "Read the values earlier"),
+    ("later", "right,l", "right", "cursor(1)", "", "Read the values later"),
+    ("leave", "escape", "esc", "leave_zoom", "All charts", "Show all charts again"),
+)
+_PANEL = (
+    ("live", "1", "1", "show('live')", "", "The Live screen"),
+    ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
+    ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
+    ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),
+)
+
+
+def _keys(scope: Scope, rows: tuple[tuple[str, str, str, str, str, str], ...]) -> tuple[Key, ...]:
+    return tuple(
+        Key(f"{scope}.{name}", keys, shown, action, label, text, scope)
+        for name, keys, shown, action, label, text in rows
+    )
+
+
+KEYS: tuple[Key, ...] = (*_keys("live", _LIVE), *_keys("zoom", _ZOOM), *_keys("panel", _PANEL))
+
+_PAIRS = {
+    "live.longer": ("+ -", "Window"),
+    "live.next": ("[ ]", "Chart"),
+    "zoom.earlier": ("left right", "Values"),
+}
+"""Keys that share a place in the key line: what is shown for both, and the label."""
+
+
+def keys_of(*scopes: Scope) -> tuple[Key, ...]:
+    return tuple(key for scope in scopes for key in KEYS if key.scope == scope)
+
+
+def bindings(*scopes: Scope) -> list[Binding]:
+    """Textual's bindings for the keys of some scopes."""
+    return [
+        Binding(
+            key.keys,
+            key.action,
+            key.label or key.help,
+            show=bool(key.label),
+            key_display=key.shown,
+            id=key.id,
+            tooltip=key.help,
+        )
+        for key in keys_of(*scopes)
+    ]
+
+
+def line_entries(*scopes: Scope) -> list[tuple[str, str]]:
+    """What the key line shows, as key and label, most used first and help and quit last."""
+    entries = []
+    for key in keys_of(*scopes):
+        if key.id in _PAIRS:
+            entries.append(_PAIRS[key.id])
+        elif key.label:
+            entries.append((key.shown, key.label))
+    return entries

@@ -1,0 +1,353 @@
+"""The terminal app: one timer hands the newest Frames to the active screen; a driver fills the feed."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState
+
+from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
+from specpanel.app.tui.ink import clean
+from specpanel.app.tui.keys import Scope, bindings, keys_of
+from specpanel.app.tui.screens.base import PanelScreen
+from specpanel.app.tui.screens.dialogs import (
+    ErrorScreen,
+    HelpScreen,
+    QuitChoice,
+    QuitScreen,
+    StoppingScreen,
+    error_words,
+)
+from specpanel.app.tui.screens.live import LiveScreen
+from specpanel.app.tui.theming import (
+    PATTERN_THEMES,
+    fallback_variables,
+    to_textual,
+    user_theme_folder,
+)
+from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
+from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
+from specpanel.core.monitor.feed import Feed
+from specpanel.themes import DEFAULT, ThemeFailure, load_themes
+
+Notify = Callable[[str], None]
+FeedDriver = Callable[[Notify], Awaitable[None]]
+OnQuit = Callable[[Literal["leave", "stop"]], None]
+
+TICK_S = 0.5
+_TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
+_TICKS_BETWEEN_TERMINAL_CHECKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A screen of the app: its tab, its key and how it is made on the first visit."""
+
+    id: str
+    key: str
+    label: str
+    scopes: tuple[Scope, ...]
+    build: Callable[["Panel"], PanelScreen]
+
+
+MODE_TABLE: tuple[Mode, ...] = (
+    Mode("live", "1", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
+)
+"""The screens that exist, in the order of their tabs."""
+
+
+class Panel(App[None]):
+    """Draws a feed.
+
+    Args:
+        feed: the Frames to show; somebody else publishes them.
+        driver: fills the feed: a session, a watch or a replay. It gets a function that shows a notice.
+            On leaving it is cancelled and awaited. A ``SpecpanelError`` it raises is shown, and decides
+            the exit status.
+        owns_server: the driver has started a server, so leaving asks what becomes of it.
+        on_quit: told the answer, before the driver is cancelled.
+        auto_tick: run the timer; tests call ``tick`` by hand instead.
+        theme_folder: the user's themes; the XDG configuration folder when it is ``None``.
+    """
+
+    TITLE = "specpanel"
+    CSS_PATH = "panel.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("panel"),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        driver: FeedDriver | None = None,
+        owns_server: bool = False,
+        on_quit: OnQuit | None = None,
+        auto_tick: bool = True,
+        theme: str | None = None,
+        theme_folder: Path | None = None,
+        glyphs: Glyphs | None = None,
+        window_minutes: int = 5,
+        how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
+    ) -> None:
+        super().__init__()
+        self.feed = feed
+        self.glyphs = choose_glyphs() if glyphs is None else glyphs
+        self.failure: BaseException | None = None
+        self.exit_code = ExitCode.DONE
+        self._fill = driver
+        self._filler: Worker[None] | None = None
+        self._owns_server = owns_server
+        self._tell_choice = on_quit
+        self._auto_tick = auto_tick
+        self._window_minutes = window_minutes
+        self._how_to_begin = how_to_begin
+        self._stopping = False
+        self._ticks = 0
+        self.set_class(self.glyphs.name == "ascii", "-ascii")
+        wanted = theme or os.environ.get("SPECPANEL_THEME") or DEFAULT
+        self._theme_failures = self._load_themes(wanted, theme_folder or user_theme_folder())
+
+    # Start
+
+    def _load_themes(self, wanted: str, folder: Path) -> list[ThemeFailure | str]:
+        themes, failures = load_themes(folder)
+        for theme in themes.values():
+            self.register_theme(to_textual(theme))
+        notices: list[ThemeFailure | str] = [*failures]
+        if wanted not in self.available_themes:
+            notices.append(f"no theme is called {wanted}; using {DEFAULT}")
+            wanted = DEFAULT
+        self.theme = wanted
+        return notices
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return fallback_variables(dark=self.current_theme.dark)
+
+    @property
+    def patterns(self) -> bool:
+        """Whether lines must differ by dash pattern, because colours cannot tell them apart."""
+        return self.no_color or self.theme in PATTERN_THEMES
+
+    @property
+    def tabs(self) -> list[tuple[str, str]]:
+        return [*((mode.key, mode.label) for mode in MODE_TABLE), ("?", "Help")]
+
+    def build_live(self) -> LiveScreen:
+        return LiveScreen(
+            self.tabs,
+            glyphs=self.glyphs,
+            patterns=self.patterns,
+            window_minutes=self._window_minutes,
+            how_to_begin=self._how_to_begin,
+            busy=self._fill is not None,
+        )
+
+    async def on_mount(self) -> None:
+        for mode in MODE_TABLE:
+            self.add_mode(mode.id, partial(mode.build, self))
+        await self.switch_mode(MODE_TABLE[0].id)
+        for failure in self._theme_failures:
+            self.say(f"Theme skipped: {failure}", severity="warning")
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self._leave_unasked)
+        if self._fill is not None:
+            self._filler = self.run_worker(
+                partial(self._run_driver, self._fill),
+                group="driver",
+                exclusive=True,
+                exit_on_error=False,
+            )
+        if self._auto_tick:
+            self.set_interval(TICK_S, self._timed_tick)
+
+    async def _run_driver(self, driver: FeedDriver) -> None:
+        await driver(self.say)
+
+    # The picture
+
+    def _timed_tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % _TICKS_BETWEEN_TERMINAL_CHECKS == 0 and not self._terminal_is_there():
+            self._leave_unasked()
+        elif self.app_focus or self._ticks % _TICKS_WITHOUT_FOCUS == 0:
+            self.tick()
+
+    def tick(self) -> None:
+        """Hands what is new to the active screen; a hidden one catches up when it comes back."""
+        screen = self.screen
+        if isinstance(screen, PanelScreen):
+            screen.receive(self.feed)
+
+    def _terminal_is_there(self) -> bool:
+        """Whether somebody still sees us: an SSH connection can go without any signal."""
+        if self.is_headless or sys.__stdin__ is None:
+            return True
+        try:
+            termios.tcgetattr(sys.__stdin__.fileno())
+        except (termios.error, OSError, ValueError):
+            return False
+        return True
+
+    def say(
+        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Shows a notice for some seconds; the text is literal."""
+        self.notify(clean(text), severity=severity, markup=False)
+
+    # Keys
+
+    def action_show(self, mode: str) -> None:
+        self.switch_mode(mode)
+
+    def action_help(self) -> None:
+        mode = next((mode for mode in MODE_TABLE if mode.id == self.current_mode), MODE_TABLE[0])
+        self.push_screen(HelpScreen((*mode.scopes, "panel")))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        mode = next((mode for mode in MODE_TABLE if mode.id == self.current_mode), MODE_TABLE[0])
+        for key in keys_of(*mode.scopes, "panel"):
+            if key.id != "panel.palette":
+                namespace = self if key.scope == "panel" else screen
+                run = partial(self.run_action, key.action, namespace)
+                yield SystemCommand(f"{key.help}  ({key.shown})", key.label, run)
+        yield SystemCommand("Choose a theme", "Colours of the panel", self.action_change_theme)
+
+    # The end
+
+    @property
+    def server_is_up(self) -> bool:
+        frame = self.feed.latest
+        if frame is None:
+            return self._driver_is_running
+        return frame.server.state in ("starting", "serving", "degraded")
+
+    @property
+    def _driver_is_running(self) -> bool:
+        return self._filler is not None and not self._filler.is_finished
+
+    async def action_quit(self) -> None:
+        """Leaves, asks first when a server of ours is up, and hurries when it is leaving already."""
+        if self._stopping:
+            self._cancel_driver()
+        elif isinstance(self.screen, QuitScreen):
+            self.screen.dismiss("cancel")
+        elif self._owns_server and self.server_is_up:
+            self.push_screen(QuitScreen(self._server_words()), self._quit_chosen)
+        else:
+            self._leave()
+
+    def _server_words(self) -> str:
+        frame = self.feed.latest
+        if frame is None:
+            return "It is being started."
+        server = frame.server
+        return f"{server.name or server.model or 'vLLM'} at {server.url}, {server.state}"
+
+    def _quit_chosen(self, choice: QuitChoice | None) -> None:
+        if choice == "leave" or choice == "stop":
+            if self._tell_choice is not None:
+                self._tell_choice(choice)
+            self._leave()
+
+    def _leave_unasked(self) -> None:
+        """A signal, or the terminal has gone: end the panel and keep the server."""
+        if self._stopping:
+            return
+        self.exit_code = ExitCode.INTERRUPTED
+        if self._owns_server and self._tell_choice is not None:
+            self._tell_choice("leave")
+        self._leave()
+
+    def _leave(self) -> None:
+        self._stopping = True
+        if self._driver_is_running:
+            self.push_screen(StoppingScreen())
+            self._cancel_driver()
+        else:
+            self.exit()
+
+    def _cancel_driver(self) -> None:
+        if self._filler is not None:
+            self._filler.cancel()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.worker is not self._filler or not event.worker.is_finished:
+            return
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and error is not None:
+            self.failure = error
+            self.exit_code = (
+                error.exit_code if isinstance(error, SpecpanelError) else ExitCode.FAILED
+            )
+            if not self._stopping:
+                self.push_screen(ErrorScreen(error))
+        if self._stopping:
+            self.exit()
+
+
+def run_panel(
+    feed: Feed,
+    driver: FeedDriver | None = None,
+    *,
+    owns_server: bool = False,
+    on_quit: OnQuit | None = None,
+    theme: str | None = None,
+    window_minutes: int = 5,
+    mouse: bool = True,
+    how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
+) -> int:
+    """Shows the panel until it is left and gives the exit status.
+
+    What made the driver fail is printed on standard error once the screen is back.
+
+    Raises:
+        ConfigurationError: the terminal cannot show a panel.
+    """
+    require_terminal()
+    panel = Panel(
+        feed,
+        driver=driver,
+        owns_server=owns_server,
+        on_quit=on_quit,
+        theme=theme,
+        window_minutes=window_minutes,
+        how_to_begin=how_to_begin,
+    )
+    panel.run(mouse=mouse)
+    if panel.failure is not None:
+        message, fix = error_words(panel.failure)
+        if isinstance(panel.failure, SpecpanelError):
+            sys.stderr.write(f"specpanel: {message}\n" + (f"  {fix}\n" if fix else ""))
+        else:
+            traceback.print_exception(panel.failure)
+    return int(panel.exit_code)
+
+
+def require_terminal() -> None:
+    """Refuses a terminal that cannot show a panel, and names what works there.
+
+    The panel draws on standard error's terminal and reads keys from standard input.
+    """
+    headless = "use `specpanel run` or `specpanel watch`, which print plain lines"
+    if os.environ.get("TERM", "") in {"dumb", "unknown"}:
+        raise ConfigurationError("This terminal (TERM=dumb) cannot show the panel", headless)
+    if not (os.isatty(0) and os.isatty(2)):
+        raise ConfigurationError(
+            "The panel needs a terminal for its keys and its picture", headless
+        )

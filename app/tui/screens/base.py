@@ -1,0 +1,67 @@
+"""What all screens share: the top bar, the key line, and the one line of a terminal that is too small."""
+
+from collections.abc import Iterable, Sequence
+
+from textual.app import ComposeResult
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widget import Widget
+
+from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.ink import Line
+from specpanel.app.tui.screens.layout import too_small
+from specpanel.app.tui.widgets.bars import KeyLine, TopBar
+from specpanel.app.tui.widgets.canvas import Canvas
+from specpanel.core.monitor.feed import Feed
+
+
+class TooSmall(Canvas):
+    """Says what is needed and nothing else."""
+
+    DEFAULT_CSS = """
+    TooSmall { display: none; }
+    """
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        size = self.screen.size
+        text = too_small(size.width, size.height) or ""
+        row: Line = ((" " * max(0, (width - len(text)) // 2) + text, "warn"),)
+        return [()] * ((height - 1) // 2) + [row]
+
+
+class PanelScreen(Screen[None]):
+    """A screen of the mode table. The app hands the feed to ``receive`` while the screen is active."""
+
+    tab = ""
+
+    def __init__(self, tabs: Sequence[tuple[str, str]], *, glyphs: Glyphs) -> None:
+        super().__init__()
+        self.glyphs = glyphs
+        self.top_bar = TopBar(tabs, self.tab, glyphs=glyphs)
+        self.key_line = KeyLine((), glyphs=glyphs)
+        self._too_small = TooSmall(id="too-small")
+
+    def compose(self) -> ComposeResult:
+        yield self.top_bar
+        yield from self.compose_body()
+        yield self.key_line
+        yield self._too_small
+
+    def compose_body(self) -> Iterable[Widget]:
+        """What stands between the top bar and the key line."""
+        raise NotImplementedError
+
+    def receive(self, feed: Feed) -> None:
+        """Takes what is new in the feed; called at every tick and when the screen comes back."""
+        raise NotImplementedError
+
+    def fit_to(self, width: int, height: int) -> None:
+        """Fits the body to a size that is large enough."""
+
+    def on_resize(self, event: Resize) -> None:
+        small = too_small(event.size.width, event.size.height) is not None
+        self.set_class(small, "-too-small")
+        if small:
+            self._too_small.redraw()
+        else:
+            self.fit_to(event.size.width, event.size.height)

@@ -1,0 +1,126 @@
+"""The rows at the top and the bottom of every screen, and the small ones between."""
+
+from collections.abc import Sequence
+
+from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
+from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
+from specpanel.app.tui.ink import Line, Span, fit, spread, width_of
+from specpanel.app.tui.widgets.canvas import Canvas
+from specpanel.app.tui.widgets.pane import Pane
+from specpanel.core.monitor.frame import Frame
+
+WIDE_COLUMNS = 100
+
+
+class TopBar(Canvas):
+    """Tabs on the left; on the right the server, so that its state is seen from everywhere."""
+
+    DEFAULT_CSS = """
+    TopBar { height: 1; background: $panel; }
+    """
+
+    def __init__(self, tabs: Sequence[tuple[str, str]], active: str, *, glyphs: Glyphs) -> None:
+        super().__init__(id="top-bar")
+        self._tabs = tuple(tabs)
+        self._active = active
+        self.glyphs = glyphs
+        self._frame: Frame | None = None
+
+    def show(self, frame: Frame | None) -> None:
+        self._frame = frame
+        self.redraw()
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        spans: list[Span] = [(" specpanel ", "brand"), (" ", "text")]
+        for key, label in self._tabs:
+            if label == self._active:
+                spans.append((f" {key} {label} ", "tab-on"))
+            else:
+                spans += [(f" {key}", "muted"), (f" {label} ", "tab")]
+            spans.append((" ", "text"))
+        state = server_state(self._frame, self.glyphs, wide=width >= WIDE_COLUMNS)
+        return [spread(tuple(spans), (*state, (" ", "text")), width, self.glyphs.ellipsis)]
+
+
+class TroubleLine(Canvas):
+    """One row that is there only when something is wrong or needs saying."""
+
+    DEFAULT_CSS = """
+    TroubleLine { height: 1; background: $surface; }
+    """
+
+    def __init__(self, *, glyphs: Glyphs) -> None:
+        super().__init__(id="trouble")
+        self.glyphs = glyphs
+        self._what: tuple[str, str] | None = None
+
+    def show(self, frame: Frame | None, *, hidden: bool = False) -> None:
+        self._what = None if hidden else trouble(frame)
+        self.set_class(self._what is None, "-absent")
+        self.redraw()
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        if self._what is None:
+            return []
+        ink, text = self._what
+        marks = {"bad": "exited", "warn": "warning"}
+        glyph = self.glyphs.states[marks[ink]] if ink in marks else self.glyphs.dot
+        return [fit(((f" {glyph} ", ink), (text, ink)), width, self.glyphs.ellipsis)]
+
+
+class HostPane(Pane):
+    """CPU and memory on the left, the progress of our own traffic on the right."""
+
+    def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
+        super().__init__("Host", glyphs=glyphs, id="host")
+        self._frame: Frame | None = None
+
+    def show(self, frame: Frame | None) -> None:
+        self._frame = frame
+        self.redraw()
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        if not self.framed:
+            return self.compose_inside(width, height)
+        return super().compose_rows(width, height)
+
+    def compose_inside(self, width: int, height: int) -> Sequence[Line]:
+        frame = self._frame
+        bar = 16 if width >= WIDE_COLUMNS else 6
+        right = traffic_line(frame.traffic if frame else None, self.glyphs, bar)
+        left = host_line(frame.host if frame else None, self.glyphs, width - width_of(right) - 4)
+        blank: Span = (" ", "text")
+        return [spread((blank, *left), (*right, blank), width, self.glyphs.ellipsis)]
+
+
+class KeyLine(Canvas):
+    """The keys that work now, most used first, and on the right a word on the picture."""
+
+    DEFAULT_CSS = """
+    KeyLine { height: 1; background: $panel; }
+    """
+
+    def __init__(self, entries: Sequence[tuple[str, str]], *, glyphs: Glyphs) -> None:
+        super().__init__(id="key-line")
+        self.glyphs = glyphs
+        self._entries = tuple(entries)
+        self._right: Line = ()
+
+    def show(self, entries: Sequence[tuple[str, str]], right: Line) -> None:
+        self._entries, self._right = tuple(entries), right
+        self.redraw()
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        room = width - width_of(self._right) - 2
+        kept = list(self._entries)
+        while kept and _entries_cells(kept) > room:
+            # Help and Quit stay: without them a stranger is lost.
+            kept.pop(-3 if len(kept) > 2 else -1)
+        spans: list[Span] = [(" ", "text")]
+        for key, label in kept:
+            spans += [(key, "key"), (f" {label}  ", "muted")]
+        return [spread(tuple(spans), (*self._right, (" ", "text")), width, self.glyphs.ellipsis)]
+
+
+def _entries_cells(entries: Sequence[tuple[str, str]]) -> int:
+    return 1 + sum(len(key) + len(label) + 3 for key, label in entries)

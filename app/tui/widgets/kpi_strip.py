@@ -1,0 +1,62 @@
+"""The numbers that matter, in one row of columns: label, value and, where there is room, a note."""
+
+from collections.abc import Sequence
+
+from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
+from specpanel.app.tui.figures import Figure, figures
+from specpanel.app.tui.ink import Line, Span, fit, shorten
+from specpanel.app.tui.widgets.canvas import Canvas
+from specpanel.core.monitor.frame import Frame
+
+_GAP = 1
+_WIDE_GAP = 2
+
+
+class KpiStrip(Canvas):
+    """Shows the figures of the newest Frame; the least important are dropped when room is short."""
+
+    def __init__(self, *, glyphs: Glyphs = BRAILLE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self._figures = figures(None)
+
+    def show(self, frame: Frame | None) -> None:
+        self._figures = figures(frame)
+        self.redraw()
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        return strip_rows(self._figures, width, height, self.glyphs)
+
+
+def strip_rows(shown: Sequence[Figure], width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """The strip as rows. Columns depend on the width alone, so that no number moves another."""
+    wide = sum(figure.cells + _WIDE_GAP for figure in shown) <= width
+    gap = _WIDE_GAP if wide else _GAP
+    cells: list[int] = []
+    for figure in shown:
+        need = (figure.cells if wide else figure.short_cells) + gap
+        if sum(cells) + need > width:
+            break
+        cells.append(need)
+    if not cells:
+        return []
+    spare, rest = divmod(width - sum(cells), len(cells))
+    cells = [need + spare + (1 if number < rest else 0) for number, need in enumerate(cells)]
+    columns = list(zip(shown, cells, strict=False))
+    rows: list[Line] = []
+    for y in range(height):
+        row: list[Span] = []
+        for figure, room in columns:
+            text, ink = _cell(figure, y, wide=wide)
+            row += fit(((" ", "text"), (shorten(text, room - 1, glyphs.ellipsis), ink)), room)
+        rows.append(tuple(row))
+    return rows
+
+
+def _cell(figure: Figure, row: int, *, wide: bool) -> Span:
+    if row == 0:
+        return figure.label if wide else figure.short_label, "muted"
+    if row == 1:
+        value = figure.value if wide or figure.short_value is None else figure.short_value
+        return value, figure.tone
+    return (figure.note, "muted") if row == 2 else ("", "text")

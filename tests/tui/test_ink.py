@@ -1,0 +1,71 @@
+"""Rows of inked text: nothing is parsed, nothing is wider than it should be."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specpanel.app.tui.ink import changed_cells, clean, fit, shorten, spread, text_of, width_of
+
+words = st.text(alphabet="ab [/]日本…é🙂", max_size=12)
+rows = st.lists(st.tuples(words, st.sampled_from(["text", "muted"])), max_size=4).map(tuple)
+
+
+def test_clean_takes_escape_sequences_and_control_codes_and_leaves_brackets() -> None:
+    assert clean("\x1b[0;36m(APIServer pid=77)\x1b[0;0m INFO [util.py:9] \r\n").strip() == (
+        "(APIServer pid=77) INFO [util.py:9]"
+    )
+    assert clean("a\x1b]8;;http://x\x07link\x1b]8;;\x07b") == "alinkb"
+    assert clean("left\u202eright\x00\x7f") == "leftright"
+    assert clean("[@click=app.bell]x[/] \\[x]") == "[@click=app.bell]x[/] \\[x]"
+
+
+@given(rows, st.integers(0, 40))
+def test_fit_gives_exactly_the_width(row: tuple[tuple[str, str], ...], width: int) -> None:
+    assert width_of(fit(row, width)) == width
+
+
+@given(words, st.integers(0, 20))
+def test_shorten_never_exceeds_and_never_cuts_without_need(text: str, width: int) -> None:
+    short = shorten(text, width)
+    assert width_of(((short, "text"),)) <= width
+    if width_of(((text, "text"),)) <= width:
+        assert short == text
+
+
+@given(rows, rows, st.integers(0, 40))
+def test_spread_gives_exactly_the_width(
+    left: tuple[tuple[str, str], ...], right: tuple[tuple[str, str], ...], width: int
+) -> None:
+    assert width_of(spread(left, right, width)) == width
+
+
+@given(rows, rows)
+def test_cells_outside_the_change_are_the_same(
+    one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]
+) -> None:
+    old, new = fit(one, 20), fit(other, 20)
+    change = changed_cells(old, new)
+    if change is None:
+        assert old == new
+        return
+    start, cells = change
+    assert start >= 0
+    assert cells >= 1
+    assert start + cells <= 20
+    assert cells_of(old)[:start] == cells_of(new)[:start]
+    assert cells_of(old)[start + cells :] == cells_of(new)[start + cells :]
+
+
+def cells_of(row: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """One entry a cell: a wide character stands in its first, and its second is empty."""
+    cells: list[tuple[str, str]] = []
+    for text, ink in row:
+        for char in text:
+            width = width_of(((char, ink),))
+            if width:
+                cells.append((char, ink))
+                cells += [("", ink)] * (width - 1)
+    return cells
+
+
+def test_text_of_joins_the_spans() -> None:
+    assert text_of((("a", "text"), ("b", "muted"))) == "ab"
