@@ -14,14 +14,17 @@ def frame_text(frame: Frame) -> str:
     parts = [f"{frame.elapsed_s:5.0f} s", frame.server.state]
     server = frame.server
     if server.state == "starting":
-        parts.append(f"{server.phase or 'imports'} {server.phase_s or 0:.0f} s")
-        return "  ".join([*parts, _short(server.detail or "", 60)]).rstrip()
+        took = "" if server.phase_s is None else f" {server.phase_s:.0f} s"
+        parts.append(f"{server.phase}{took}" if server.phase else "")
+        parts.append(_short(server.detail or "", 60))
+        return _one_line(parts)
     if frame.scrape.state == "failing":
-        parts.append(f"no metrics ({frame.scrape.error})")
+        parts.append(f"no metrics{_why(frame.scrape.error)}")
     speculation = frame.speculation
     if speculation is not None:
         length = speculation.acceptance_length
-        parts.append(f"AL {length:.2f}" if length is not None else f"AL n/a ({speculation.absent})")
+        absent = f"n/a{_why(speculation.absent)}"
+        parts.append(f"AL {absent if length is None else f'{length:.2f}'}")
     if frame.engine is not None:
         if frame.engine.generation_tokens_per_s is not None:
             parts.append(f"{frame.engine.generation_tokens_per_s:.1f} tok/s")
@@ -38,7 +41,26 @@ def frame_text(frame: Frame) -> str:
         parts.append(f"{frame.traffic.finished}{planned} done{failed}")
     if server.state in ("exited", "degraded", "unreachable") and server.detail:
         parts.append(server.detail)
-    return "  ".join(part for part in parts if part)
+    return _one_line(parts)
+
+
+def _one_line(parts: list[str]) -> str:
+    """The parts that say something, without control characters: some come from logs and servers."""
+    return "  ".join(_printable(part) for part in parts if part)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _why(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _ms(value: float) -> str:
+    """Milliseconds with three figures or more: a GPU makes a token in a few of them."""
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f}"
 
 
 def _count(value: int | None) -> str:
@@ -53,12 +75,12 @@ def _latency(name: str, quantiles: Quantiles | None) -> str:
     if quantiles is None:
         return ""
     mark = ">" if quantiles.p50.beyond else ""
-    return f"{name} {mark}{quantiles.p50.value_ms:.0f} ms"
+    return f"{name} {mark}{_ms(quantiles.p50.value_ms)} ms"
 
 
 def summary_text(summary: Summary) -> str:
     """The summary as a person reads it, without a line end at its end."""
-    return "\n".join(_summary_lines(summary))
+    return "\n".join(_printable(line) for line in _summary_lines(summary))
 
 
 def _summary_lines(summary: Summary) -> Iterator[str]:
@@ -84,16 +106,19 @@ def _leg_lines(leg: Leg) -> Iterator[str]:
     name = "plain decoding" if leg.drafter == "none" else f"drafter {leg.drafter}{k}"
     yield f"{name}"
     speed = "n/a" if leg.output_tokens_per_s is None else f"{leg.output_tokens_per_s:.1f} tok/s"
+    tokens = "an unknown number of" if leg.output_tokens is None else leg.output_tokens
     failed = f", {leg.failed} failed ({_failures(leg)})" if leg.failed else ""
     yield _row(
         "output",
-        f"{speed}: {leg.output_tokens} tokens of {leg.requests - leg.failed} requests "
+        f"{speed}: {tokens} tokens of {leg.requests - leg.failed} requests "
         f"in {leg.elapsed_s:.1f} s{failed}",
     )
     yield _row("time per output token", _quantile_text(leg.tpot_ms))
     yield _row("time to first token", _quantile_text(leg.ttft_ms))
     if leg.acceptance is not None:
         yield from _acceptance_lines(leg.acceptance)
+    elif leg.drafter != "none":
+        yield _row("acceptance length", "n/a: neither the answers nor the server's counters tell")
 
 
 def _failures(leg: Leg) -> str:
@@ -104,14 +129,14 @@ def _quantile_text(quantiles: tuple[SampleQuantile, ...]) -> str:
     if not quantiles:
         return "n/a"
     return "   ".join(
-        f"p{quantile.share * 100:g} {quantile.value_ms:.0f} ms ({_ends(quantile)})"
+        f"p{quantile.share * 100:g} {_ms(quantile.value_ms)} ms ({_ends(quantile)})"
         for quantile in quantiles
     )
 
 
 def _ends(quantile: SampleQuantile) -> str:
-    low = "?" if quantile.low_ms is None else f"{quantile.low_ms:.0f}"
-    high = "?" if quantile.high_ms is None else f"{quantile.high_ms:.0f}"
+    low = "?" if quantile.low_ms is None else _ms(quantile.low_ms)
+    high = "?" if quantile.high_ms is None else _ms(quantile.high_ms)
     return f"{low} … {high}"
 
 
@@ -119,18 +144,17 @@ def _acceptance_lines(found: Acceptance) -> Iterator[str]:
     if found.acceptance_length is None:
         yield _row("acceptance length", "n/a: no drafts yet")
         return
-    where = (
-        f"{found.drafts} drafts of {found.requests} requests"
-        if found.source == "requests"
-        else f"{found.drafts} drafts, the server's counters"
-    )
+    where = f"{found.drafts} drafts, the server's counters"
+    if found.source == "requests":
+        where = f"{found.drafts} drafts of {_count(found.requests)} requests"
     length = f"{found.acceptance_length:.2f}"
     if found.acceptance_length_interval is not None:
         length += f"  95 % {_range(found.acceptance_length_interval)}"
     yield _row("acceptance length", f"{length}   ({where})")
     if found.draft_acceptance_rate is not None:
         yield _row("draft acceptance rate", f"{found.draft_acceptance_rate:.1%}")
-    yield _row("accepted by position", "   ".join(_position(rate) for rate in found.positions))
+    if found.positions:
+        yield _row("accepted by position", "   ".join(_position(rate) for rate in found.positions))
     for note in found.notes:
         yield _row("", f"note: {note}")
 
@@ -150,12 +174,13 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     paired = comparison.paired
     yield "drafter against plain decoding, the same prompts"
     if paired.ratio is None:
-        yield _row("time per output token", f"n/a: {paired.note}")
+        yield _row("time per output token", f"n/a{_why(paired.note)}")
     else:
+        prompts = "prompt" if paired.pairs == 1 else "prompts"
         interval = f"  95 % {_range(paired.ratio_interval)}" if paired.ratio_interval else ""
         yield _row(
             "time per output token",
-            f"{paired.ratio:.3f} ×{interval}   ({paired.pairs} prompts, below 1 is faster)",
+            f"{paired.ratio:.3f} ×{interval}   ({paired.pairs} {prompts}, below 1 is faster)",
         )
         if paired.note:
             yield _row("", f"note: {paired.note}")
@@ -166,7 +191,12 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield _row(
                 "",
                 f"{difference.prompt_id}: {difference.unit} {difference.place} is "
-                f"{difference.with_drafter!r}, was {difference.without_drafter!r}",
+                f"{_item(difference.with_drafter)}, was {_item(difference.without_drafter)}",
             )
         if len(agreed.differences) > 3:
             yield _row("", f"and {len(agreed.differences) - 3} more (--json lists all)")
+
+
+def _item(item: int | str | None) -> str:
+    """A token or a character of an answer; nothing where the answer had ended."""
+    return "the end" if item is None else repr(item)

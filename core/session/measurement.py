@@ -73,7 +73,8 @@ class Measurement:
         if self.load is None:
             return
         result = self.load.result
-        drafter = self.facts.drafter or ("unknown" if _speculates(after) else "none")
+        plain = after is not None and not after.speculates
+        drafter = self.facts.drafter or ("none" if plain else "unknown")
         self.leg = leg_summary(
             self.name,
             drafter,
@@ -96,27 +97,45 @@ class ServerEndedError(SpecpanelError):
 def counter_delta(
     before: EngineCounters | None, after: EngineCounters | None
 ) -> CounterDelta | None:
-    """What the counters gained; None without speculation, or where they started over in between."""
-    if before is None or after is None or not _speculates(after):
+    """What the counters gained; None without speculation, or where that cannot be told.
+
+    It cannot where they started over in between, or where one of them could not be read at an end.
+    """
+    if before is None or after is None or not after.speculates or _restarted(before, after):
         return None
     then, now = before.total, after.total
+    drafts = _gain(then.drafts, now.drafts, before.speculates)
+    draft_tokens = _gain(then.draft_tokens, now.draft_tokens, before.speculates)
+    accepted = _gain(then.accepted_tokens, now.accepted_tokens, before.speculates)
+    if drafts is None or draft_tokens is None or accepted is None:
+        return None
     positions = now.accepted_by_position or ()
     earlier = (then.accepted_by_position or ()) + (0,) * len(positions)
-    gained = CounterDelta(
-        drafts=(now.drafts or 0) - (then.drafts or 0),
-        draft_tokens=(now.draft_tokens or 0) - (then.draft_tokens or 0),
-        accepted_tokens=(now.accepted_tokens or 0) - (then.accepted_tokens or 0),
+    return CounterDelta(
+        drafts=drafts,
+        draft_tokens=draft_tokens,
+        accepted_tokens=accepted,
         accepted_by_position=tuple(
             late - early for late, early in zip(positions, earlier, strict=False)
         ),
-        generation_tokens=(
-            None
-            if now.generation_tokens is None or then.generation_tokens is None
-            else now.generation_tokens - then.generation_tokens
-        ),
+        generation_tokens=_gain(then.generation_tokens, now.generation_tokens, known=True),
     )
-    return gained if min(gained.drafts, gained.draft_tokens, gained.accepted_tokens) >= 0 else None
 
 
-def _speculates(counters: EngineCounters | None) -> bool:
-    return counters is not None and counters.speculates
+def _restarted(before: EngineCounters, after: EngineCounters) -> bool:
+    """Whether a counter of an engine began anew, which shows even where it is larger by now."""
+    began = {(one.engine, name): at for one in before.engines for name, at in one.created.items()}
+    return any(
+        began.get((one.engine, name), at) != at
+        for one in after.engines
+        for name, at in one.created.items()
+    )
+
+
+def _gain(then: int | None, now: int | None, known: bool) -> int | None:
+    """What a counter gained; one whose family was not there yet (not ``known``) began at 0."""
+    if then is None and not known:
+        then = 0
+    if then is None or now is None or now < then:
+        return None
+    return now - then

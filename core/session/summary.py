@@ -52,7 +52,10 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One measurement: the same traffic against one configuration. Warm-up is left out."""
+    """One measurement: the same traffic against one configuration. Warm-up is left out.
+
+    ``output_tokens`` is ``None`` where an answer came without its number of tokens.
+    """
 
     leg: str
     drafter: str
@@ -61,7 +64,7 @@ class Leg:
     failed: int
     failures: dict[str, int]
     elapsed_s: float
-    output_tokens: int
+    output_tokens: int | None
     output_tokens_per_s: float | None
     ttft_ms: tuple[SampleQuantile, ...]
     tpot_ms: tuple[SampleQuantile, ...]
@@ -115,7 +118,8 @@ def leg_summary(
     """Sum up the requests of one leg; warm-up requests are passed over."""
     measured = [record for record in records if not record.warmup]
     good = [record for record in measured if record.ok]
-    tokens = sum(record.output_tokens or 0 for record in good)
+    told = [record.output_tokens for record in good if record.output_tokens is not None]
+    tokens = sum(told) if len(told) == len(good) else None
     return Leg(
         leg=leg,
         drafter=drafter,
@@ -149,7 +153,7 @@ def compare(legs: Sequence[tuple[Leg, Sequence[RequestRecord]]], greedy: bool) -
 
 def judge(legs: Sequence[Leg], comparison: Comparison | None) -> Verdict:
     """Whether speculation pays, as far as this run can tell."""
-    if all(leg.drafter == "none" for leg in legs):
+    if legs and all(leg.drafter == "none" for leg in legs):
         return Verdict("unknown", "plain decoding: there is nothing to judge")
     measured = next((leg.acceptance for leg in legs if leg.acceptance), None)
     length = measured.acceptance_length if measured else None
