@@ -43,6 +43,14 @@ REAL = [
         "The drafter ngram_gpu needs a GPU",
         "Worker",
     ),
+    # The same, with --logging-config.formatter json.
+    (
+        "json_ngram_gpu.txt",
+        1,
+        "method-not-on-cpu",
+        "The drafter ngram_gpu needs a GPU",
+        "Worker",
+    ),
     (
         "eagle3_nonsense.txt",
         1,
