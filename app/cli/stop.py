@@ -30,7 +30,8 @@ def stop(
         if everything:
             talk("No server of specpanel's is running.")
             return
-        raise NotRunningError("no server of specpanel's is running")
+        if name is None:
+            raise NotRunningError("no server of specpanel's is running")
     chosen = [find(name, running)] if name is not None else running
     left: list[int] = []
     for record in chosen:

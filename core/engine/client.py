@@ -1,9 +1,11 @@
 """Ask a vLLM server over HTTP: is it well, what is it, what does it measure."""
 
 import asyncio
+import functools
 import json
 import os
 import socket
+import ssl
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -65,6 +67,12 @@ def normalised_url(text: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """The authorities to trust, read once: that takes longer than any other part of a client."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
 class EngineClient:
     """One server. Every call has a deadline and says why it failed instead of raising."""
 
@@ -76,6 +84,7 @@ class EngineClient:
             timeout=httpx.Timeout(deadline_s, connect=min(_CONNECT_S, deadline_s)),
             follow_redirects=True,
             trust_env=False,
+            verify=_trusted(),
         )
 
     async def __aenter__(self) -> Self:

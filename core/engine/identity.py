@@ -64,8 +64,8 @@ def members(server_id: str, pid: int | None, mark: str | None) -> list[int]:
 
 def session_members(pid: int | None, mark: str | None) -> list[int]:
     """The living processes of the session that the leader opened: one system call a process."""
-    if pid is None or pid_was_reused(pid, mark):
-        return []
+    if pid is None or mark is None or pid_was_reused(pid, mark):
+        return []  # without a mark, nothing tells the session from a stranger's
     own = os.getpid()
     in_session = (p for p in psutil.pids() if p != own and _session(p) == pid)
     return sorted((p for p in in_session if not _is_zombie(p)), key=lambda p: (p != pid, p))

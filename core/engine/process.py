@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from specpanel.core.engine import identity, registry
@@ -48,7 +49,10 @@ class ServerProcess:
         """End the server and all its processes, then forget its state file."""
         self.stop_requested = True
         report = stop_server(self.record, timeout_s, hurry=hurry, reap=self._child.poll)
-        self._child.poll()
+        if not report.survivors:
+            # A process of several threads looks dead a moment before its exit status can be had.
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_KILL_WAIT_S)
         return report
 
 

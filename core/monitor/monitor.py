@@ -26,6 +26,8 @@ from specpanel.core.monitor.window import Window
 PERIOD_S = 1.0
 _HEALTH_EVERY_S = 2.0
 _PROCESSES_EVERY_S = 5.0
+# An answer that takes longer has failed for the figures shown, though it is still waited for.
+_OVERDUE_S = 3.0
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class Monitor:
         self._pids: Sequence[int] = ()
         self._pids_asked_s = -1e9
         self._scraping: asyncio.Task[None] | None = None
+        self._asked_s = 0.0
         self._scraped_s: float | None = None
         self._scrape_ms: float | None = None
         self._scrape_error: str | None = None
@@ -114,7 +117,7 @@ class Monitor:
 
     async def scrape_now(self) -> EngineCounters | None:
         """Fresh counters outside the rhythm, for the ends of a measurement; None where they fail."""
-        async with EngineClient(self._facts().url) as client:
+        async with EngineClient(self._facts().url, deadline_s=_OVERDUE_S) as client:
             body = await client.metrics()
         if body.text is None:
             return None
@@ -129,6 +132,7 @@ class Monitor:
             self._health = None
             return
         if self._scraping is None or self._scraping.done():
+            self._asked_s = time.monotonic()
             self._scraping = asyncio.create_task(self._scrape(client))
 
     async def _scrape(self, client: EngineClient) -> None:
@@ -164,7 +168,8 @@ class Monitor:
             self._pids_asked_s = now
             self._pids = self._processes()
         facts = self._facts()
-        fresh = self._scraped_s is not None and self._scrape_error is None
+        scrape = self._scrape_sample(now)
+        fresh = scrape.state == "ok"
         live = fresh and facts.exit_code is None and not facts.stopped
         window = self._window
         frame = Frame(
@@ -172,7 +177,7 @@ class Monitor:
             elapsed_s=now - self._began_s,
             epoch=window.epoch,
             server=self._server(facts),
-            scrape=self._scrape_sample(now),
+            scrape=scrape,
             engine=window.engine() if live else None,
             speculation=window.speculation() if live else None,
             latency=window.latency() if live else None,
@@ -218,9 +223,13 @@ class Monitor:
 
     def _scrape_sample(self, now: float) -> ScrapeSample:
         state: ScrapeState = "ok"
-        if self._scrape_error is not None:
+        error = self._scrape_error
+        silent_s = now - self._asked_s
+        if self._scraping is not None and not self._scraping.done() and silent_s >= _OVERDUE_S:
+            error = f"no answer for {silent_s:.0f} s"
+        if error is not None:
             state = "failing"
         elif self._scraped_s is None:
             state = "not yet"
         age = None if self._scraped_s is None else now - self._scraped_s
-        return ScrapeSample(state, age, self._scrape_ms, self._scrape_error)
+        return ScrapeSample(state, age, self._scrape_ms, error)

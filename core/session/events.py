@@ -127,5 +127,7 @@ def event_line(event: Event) -> str:
     if isinstance(event, FrameTaken | SummaryMade):
         content = content[event.kind]
     elif isinstance(event, RequestDone):
-        content = {"leg": event.leg, **content["request"]}
+        request: dict[str, Any] = content["request"]
+        # The record's own ``kind`` is the prompt's class, the line's is the event's.
+        content = {"leg": event.leg, "prompt_kind": request.pop("kind"), **request}
     return line(event.kind, content)

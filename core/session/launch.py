@@ -117,6 +117,7 @@ class Launch:
                         break
                 self._check_silence(now)
                 await _pause(interrupted, _POLL_S)
+        self.read_log()  # "startup complete" may have come since the last look
         self.ready = True
         took_s = time.monotonic() - self.started_s
         self._listener(Ready(self.record.url, took_s))

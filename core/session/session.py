@@ -133,16 +133,28 @@ class Session:
         if self.plan.attach is not None:
             await self._attached_leg(self.plan.attach, prompts)
             return
-        python = resolve_python(self.plan.profile.engine.python)
-        facts = await asyncio.to_thread(probe_interpreter, python)
-        self._version = facts.vllm_version
-        profile = await asyncio.to_thread(with_model_paths, self.plan.profile, python, self._note)
+        try:
+            profile, facts = await self._preflight()
+        except SpecpanelError:
+            # Ctrl-C in a terminal ends the children that preflight asks, too.
+            self._raise_if_interrupted()
+            raise
         self._raise_if_interrupted()
-        await asyncio.to_thread(refuse_what_cannot_work, profile, facts, self._emit)
         if self.plan.baseline:
             await self._launched_leg("baseline", profile.without_drafter(), facts, prompts)
         self._raise_if_interrupted()
         await self._launched_leg("drafter", profile, facts, prompts)
+
+    async def _preflight(self) -> tuple[Profile, InterpreterFacts]:
+        """The profile with its models in place, and what will run it. Starts no server."""
+        python = resolve_python(self.plan.profile.engine.python)
+        facts = await asyncio.to_thread(probe_interpreter, python)
+        self._version = facts.vllm_version
+        self._raise_if_interrupted()
+        profile = await asyncio.to_thread(with_model_paths, self.plan.profile, python, self._note)
+        self._raise_if_interrupted()
+        await asyncio.to_thread(refuse_what_cannot_work, profile, facts, self._emit)
+        return profile, facts
 
     async def _launched_leg(
         self, leg: str, profile: Profile, facts: InterpreterFacts, prompts: Sequence[Prompt]
@@ -166,9 +178,11 @@ class Session:
             async with self._monitored(launch) as monitor:
                 ready_s = await launch.until_ready(self._interrupted)
                 self._facts.starting = False
-                await self._measure(leg, profile, monitor, prompts, ready_s)
-        except (ServerEndedError, TrafficError) as error:
-            raise await self._root_cause(launch, error) from None
+                try:
+                    await self._measure(leg, profile, monitor, prompts, ready_s)
+                except (ServerEndedError, TrafficError) as error:
+                    # Here, where the process is still followed: its end may be yet to come.
+                    raise await self._root_cause(launch, error) from None
         finally:
             if self._keep_running and leg == "drafter" and launch.exit_code is None:
                 self._note(
@@ -179,6 +193,9 @@ class Session:
 
     async def _root_cause(self, launch: Launch, error: SpecpanelError) -> SpecpanelError:
         """Why requests failed: vLLM's end where it ends, which can be seconds after its engine."""
+        async with EngineClient(self._facts.url) as client:
+            if (await client.health()).well:
+                return error  # its engine lives
         with suppress(TimeoutError):
             async with asyncio.timeout(_ENGINE_DEATH_S):
                 await self._facts.ended.wait()

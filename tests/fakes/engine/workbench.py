@@ -1,0 +1,260 @@
+"""A panel as a program of its own, a misbehaving server for it, and proof that nothing stays behind."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from specpanel.core.engine.command import Command, build_command
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.engine.registry import ServerRecord, records
+from specpanel.core.settings.profile import Profile
+
+FAKE_PYTHON = Path(__file__).parent / "bin" / "python"
+MARK = "FAKE_VLLM_TEST"  # in the environment of everything that a test starts
+DEADLINE_S = 60.0
+_POLL_S = 0.02
+Value = TypeVar("Value")
+
+_ports = itertools.cycle(range(8270, 8290))
+
+
+def wait_for(condition: Callable[[], Value], what: str, deadline_s: float = DEADLINE_S) -> Value:
+    """The first true value of ``condition``; the test fails where it does not come in time."""
+    until = time.monotonic() + deadline_s
+    while not (value := condition()):
+        if time.monotonic() > until:
+            pytest.fail(f"waited {deadline_s:g} s in vain for {what}")
+        time.sleep(_POLL_S)
+    return value
+
+
+def free_port() -> int:
+    """The next port of the tests' range that nobody listens on."""
+    for port in itertools.islice(_ports, 20):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    pytest.fail("no port from 8270 to 8289 is free")
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def carriers(mark: str) -> list[int]:
+    """Pids of living processes whose environment holds this test's mark, told from /proc alone."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if wanted in (folder / "environ").read_bytes().split(b"\0") and lives(int(folder.name)):
+                found.append(int(folder.name))
+    return found
+
+
+@dataclass
+class Panel:
+    """A running ``specpanel`` command, the leader of a process group like a job of a shell."""
+
+    process: subprocess.Popen[bytes]
+    out_path: Path
+    err_path: Path
+
+    @property
+    def out(self) -> str:
+        return self.out_path.read_text(encoding="utf-8")
+
+    @property
+    def err(self) -> str:
+        return self.err_path.read_text(encoding="utf-8")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The whole lines of ``--json`` so far."""
+        whole = self.out.rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["kind"] == kind]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        last = self.events[-1]
+        assert last["kind"] == "summary"
+        return last
+
+    def until(self, what: str, condition: Callable[["Panel"], Any]) -> Any:
+        """Wait until ``condition`` of this panel is true; fail at once where the panel has ended."""
+
+        def look() -> Any:
+            ended = self.process.poll() is not None
+            value = condition(self)
+            if ended and not value:
+                pytest.fail(f"specpanel ended before {what}: {self.err}")
+            return value
+
+        return wait_for(look, what)
+
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        """A signal as it comes in life: Ctrl-C and a closed terminal reach the whole foreground group."""
+        if number == signal.SIGTERM:
+            self.process.send_signal(number)
+        else:
+            os.killpg(self.process.pid, number)
+
+    def end(self) -> int:
+        """Wait for its end; the exit status, never with a traceback."""
+        try:
+            code = self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"specpanel did not end: {self.err}\n{self.out[-2000:]}")
+        assert "Traceback" not in self.err, self.err
+        return code
+
+
+@dataclass
+class Workbench:
+    """What a test of the session works with; everything it starts carries its mark."""
+
+    folder: Path
+    model: Path
+    mark: str
+    panels: list[Panel] = field(default_factory=list)
+    _names: Iterator[int] = field(default_factory=itertools.count)
+
+    def environment(self, script: dict[str, Any] | None = None, **more: str) -> dict[str, str]:
+        return {
+            **os.environ,
+            "FAKE_VLLM": json.dumps(script or {}),
+            "FAKE_VLLM_PYTHON": sys.executable,
+            MARK: self.mark,
+            **more,
+        }
+
+    def start(
+        self,
+        *arguments: str | Path,
+        script: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> Panel:
+        """``specpanel ARGUMENTS`` as a process; its output goes to files, which never block it."""
+        number = next(self._names)
+        out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "specpanel.app", *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=self.environment(script, **(environment or {})),
+                cwd=self.folder,
+                process_group=0,
+            )
+        self.panels.append(Panel(process, out, err))
+        return self.panels[-1]
+
+    def run(self, *more: str | Path, script: dict[str, Any] | None = None, **kwargs: Any) -> Panel:
+        """``specpanel run --json`` with the misbehaving server, four short requests."""
+        return self.start("run", *self.flags(), *more, script=script, **kwargs)
+
+    def flags(self) -> Sequence[str]:
+        settings = {
+            "traffic.warmup": 1,
+            "traffic.max_tokens": 12,
+            "target.max_model_len": 1024,
+            "engine.cpu_kv_cache_gib": 1,
+        }
+        return (
+            *("--model", str(self.model), "--drafter", "ngram", "--k", "4", "--requests", "4"),
+            *("--python", str(FAKE_PYTHON), "--port", str(free_port()), "--json"),
+            *(text for name, value in settings.items() for text in ("--set", f"{name}={value}")),
+        )
+
+    def profile(self, **engine: Any) -> Profile:
+        """The same launch as a profile."""
+        return Profile.model_validate(
+            {
+                "name": "bench",
+                "target": {"model": str(self.model), "served_name": "bench"},
+                "engine": {
+                    "python": str(FAKE_PYTHON),
+                    "port": free_port(),
+                    "stop_timeout_s": 1.0,
+                    **engine,
+                },
+                "drafter": {"method": "ngram", "k": 4},
+            }
+        )
+
+    def left(self) -> list[int]:
+        return carriers(self.mark)
+
+    def assert_nothing_left(self) -> None:
+        """No process of the test runs, and no state file tells of one."""
+        running = {pid: _shown(pid) for pid in self.left()}
+        assert not running
+        assert records() == []
+
+    def clear(self) -> None:
+        """End what the test left: only processes with its mark."""
+        for pid in self.left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for panel in self.panels:
+            panel.process.wait(DEADLINE_S)
+
+
+def _shown(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:
+        return "gone by now"
+
+
+def new_record(profile: Profile, folder: Path, **more: Any) -> ServerRecord:
+    """A state file's content for a server that is about to be started."""
+    return ServerRecord.model_validate(
+        {
+            "id": uuid.uuid4().hex,
+            "name": profile.name,
+            "profile": profile.name,
+            "model": "bench",
+            "drafter": "ngram",
+            "host": profile.engine.host,
+            "port": profile.engine.port,
+            "log": folder / "server.log",
+            "argv": (),
+            "started_unix": time.time(),
+            "owner_pid": os.getpid(),
+            **more,
+        }
+    )
+
+
+def command_for(profile: Profile, facts: InterpreterFacts) -> Command:
+    return build_command(profile, facts, os.environ)
