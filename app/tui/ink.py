@@ -73,6 +73,25 @@ def fit(line: Iterable[Span], width: int, ellipsis: str = "…") -> Line:
     return tuple(spans)
 
 
+def wrap(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` cells, broken at blanks where there are any."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        candidate = f"{line} {word}" if line else word
+        if cell_len(candidate) <= width:
+            line = candidate
+            continue
+        if line:
+            lines.append(line)
+        while cell_len(word) > width:
+            head = shorten(word, width, "")
+            lines.append(head)
+            word = word[len(head) :]
+        line = word
+    return [*lines, line] if line or not lines else lines
+
+
 def spread(left: Line, right: Line, width: int, ellipsis: str = "…") -> Line:
     """``left`` at the left edge and ``right`` at the right one; the left gives way when room is short."""
     taken = width_of(right)

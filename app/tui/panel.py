@@ -164,8 +164,8 @@ class Panel(App[None]):
             self.say(f"Theme skipped: {failure}", severity="warning")
         if not self.is_headless:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self._leave_unasked)
+            loop.add_signal_handler(signal.SIGTERM, self._leave_unasked)
+            loop.add_signal_handler(signal.SIGHUP, self._leave_unseen)
         if self._fill is not None:
             self._filler = self.run_worker(
                 partial(self._run_driver, self._fill),
@@ -184,7 +184,7 @@ class Panel(App[None]):
     def _timed_tick(self) -> None:
         self._ticks += 1
         if self._ticks % _TICKS_BETWEEN_TERMINAL_CHECKS == 0 and not self._terminal_is_there():
-            self._leave_unasked()
+            self._leave_unseen()
         elif self.app_focus or self._ticks % _TICKS_WITHOUT_FOCUS == 0:
             self.tick()
 
@@ -274,6 +274,16 @@ class Panel(App[None]):
             self._tell_choice("leave")
         self._leave()
 
+    def _leave_unseen(self) -> None:
+        """The terminal has gone: draw no more, because what nobody reads blocks the writer for good."""
+        if self._driver is not None:
+            self._driver.write = _write_nothing  # type: ignore[method-assign]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        self._leave_unasked()
+
     def _leave(self) -> None:
         self._stopping = True
         if self._driver_is_running:
@@ -299,6 +309,10 @@ class Panel(App[None]):
                 self.push_screen(ErrorScreen(error))
         if self._stopping:
             self.exit()
+
+
+def _write_nothing(data: str) -> None:
+    """Takes the place of writing to a terminal that has gone."""
 
 
 def run_panel(

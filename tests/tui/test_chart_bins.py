@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpanel.app.tui.charts.bins import Bins
@@ -90,6 +90,7 @@ def test_a_value_in_the_middle_of_the_hold_starts_it_over() -> None:
     assert keeper.update((0, 9), 12.0, 5).high == 40
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.floats(0, 1e9, allow_nan=False),
     st.floats(0, 1e9, allow_nan=False),

@@ -3,7 +3,6 @@
 import random
 from dataclasses import replace
 
-import pytest
 from tui.synthetic import exited_frame, scrape_failing_frame, starting_frame, synthetic_frame
 
 from specpanel.app.tui.panel import Panel
@@ -75,20 +74,24 @@ async def test_hostile_text_is_shown_character_for_character_everywhere() -> Non
                 assert text in screen, (place, text)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_dialogs_and_notices_show_hostile_text_as_it_is(text: str) -> None:
+async def test_dialogs_and_notices_show_hostile_text_as_it_is() -> None:
     panel = Panel(Feed(), auto_tick=False)
+
+    def screen() -> str:
+        return "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
+
     async with panel.run_test(size=(120, 40), notifications=True) as pilot:
-        panel.push_screen(ErrorScreen(LaunchError(f"Cannot {text}", f"Mend {text}")))
-        await pilot.pause()
-        screen = "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
-        assert f"Cannot {text}" in screen
-        assert f"Mend {text}" in screen
-        await pilot.press("escape")
-        panel.push_screen(QuitScreen(text))
-        await pilot.pause()
-        assert text in "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
-        await pilot.press("escape")
-        panel.say(text)
-        await pilot.pause()
-        assert text in "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
+        for text in HOSTILE:
+            panel.push_screen(ErrorScreen(LaunchError(f"Cannot {text}", f"Mend {text}")))
+            await pilot.pause()
+            assert f"Cannot {text}" in screen()
+            assert f"Mend {text}" in screen()
+            await pilot.press("escape")
+            panel.push_screen(QuitScreen(text))
+            await pilot.pause()
+            assert text in screen()
+            await pilot.press("escape")
+            panel.clear_notifications()
+            panel.say(text)
+            await pilot.pause()
+            assert text in screen()

@@ -1,6 +1,6 @@
 """Rows of inked text: nothing is parsed, nothing is wider than it should be."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpanel.app.tui.ink import changed_cells, clean, fit, shorten, spread, text_of, width_of
@@ -18,11 +18,13 @@ def test_clean_takes_escape_sequences_and_control_codes_and_leaves_brackets() ->
     assert clean("[@click=app.bell]x[/] \\[x]") == "[@click=app.bell]x[/] \\[x]"
 
 
+@settings(deadline=None, max_examples=60)
 @given(rows, st.integers(0, 40))
 def test_fit_gives_exactly_the_width(row: tuple[tuple[str, str], ...], width: int) -> None:
     assert width_of(fit(row, width)) == width
 
 
+@settings(deadline=None, max_examples=60)
 @given(words, st.integers(0, 20))
 def test_shorten_never_exceeds_and_never_cuts_without_need(text: str, width: int) -> None:
     short = shorten(text, width)
@@ -31,6 +33,7 @@ def test_shorten_never_exceeds_and_never_cuts_without_need(text: str, width: int
         assert short == text
 
 
+@settings(deadline=None, max_examples=60)
 @given(rows, rows, st.integers(0, 40))
 def test_spread_gives_exactly_the_width(
     left: tuple[tuple[str, str], ...], right: tuple[tuple[str, str], ...], width: int
@@ -38,6 +41,7 @@ def test_spread_gives_exactly_the_width(
     assert width_of(spread(left, right, width)) == width
 
 
+@settings(deadline=None, max_examples=60)
 @given(rows, rows)
 def test_cells_outside_the_change_are_the_same(
     one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import sys
 import time
@@ -151,10 +152,26 @@ def test_a_signal_ends_the_panel_cleanly_and_leaves_the_server(
     assert json.loads(report.read_text())["choices"] == ["leave", "cleaned up"]
 
 
+def test_a_terminal_that_has_gone_ends_the_panel_and_leaves_the_server(
+    terminals: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    terminal = terminals("--history", "20", "--owns", "--report", str(report))
+    terminal.sees("serving")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, terminal.child.child_fd)  # closes our end of the terminal, keeps the number
+    os.close(nowhere)
+    deadline = time.monotonic() + DEADLINE_S
+    while terminal.child.isalive() and time.monotonic() < deadline:
+        select.select([], [], [], 0.05)
+    assert not terminal.child.isalive(), "the panel still runs"
+    assert json.loads(report.read_text())["choices"] == ["leave", "cleaned up"]
+
+
 def test_no_colour_is_obeyed(terminals: Callable[..., Terminal]) -> None:
     terminal = terminals("--history", "60", NO_COLOR="1")
     terminal.sees("Acceptance length")
-    for red, green, blue in re.findall(rb"[34]8;2;(\d+);(\d+);(\d+)", terminal.raw):
+    for red, green, blue in re.findall(rb"[34]8;2;(\d+);(\d+);(\d+)[;m]", terminal.raw):
         assert red == green == blue
 
 

@@ -11,7 +11,7 @@ from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.feed import Feed
 
 FRAMES = 5000
-PER_TICK = 25
+PER_TICK = 50
 GROWTH_LIMIT_BYTES = 12 * 2**20
 
 

@@ -26,11 +26,13 @@ def bar_lines(
     shown = list(positions[:height])
     if len(positions) > height:
         shown = list(positions[: max(0, height - 1)])
-    gap = 1 if len(shown) * 2 + 1 <= height else 0
-    rows.extend(fit((), width) for _ in range(gap))
+    gap = 1 if len(shown) * 2 - 1 <= height else 0
+    if len(shown) * 2 + 1 <= height:
+        rows.append(fit((), width))
     for position in shown:
         rows.append(_bar_row(position, width, conditional=conditional, glyphs=glyphs))
-        rows.extend(fit((), width) for _ in range(gap))
+        if len(rows) < height:
+            rows.extend(fit((), width) for _ in range(gap))
     hidden = len(positions) - len(shown)
     if hidden:
         rows.append(fit(((f"     {hidden} more positions: z zooms", "muted"),), width))

@@ -135,6 +135,7 @@ class LiveScreen(PanelScreen):
     def fit_to(self, width: int, height: int) -> None:
         plan = plan_live(width, height, zoomed=self.zoomed)
         self.set_class(plan.framed, "-framed")
+        self.trouble.most_rows = 2 if plan.framed else 1
         self.kpi.styles.height = plan.kpi_rows
         self.grid.styles.grid_size_columns = plan.columns
         self.grid.styles.grid_size_rows = plan.rows

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
-from specpanel.app.tui.ink import Line, Span, fit, spread, width_of
+from specpanel.app.tui.ink import Line, Span, fit, spread, width_of, wrap
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.monitor.frame import Frame
@@ -43,7 +43,10 @@ class TopBar(Canvas):
 
 
 class TroubleLine(Canvas):
-    """One row that is there only when something is wrong or needs saying."""
+    """A row, or two where there is room, that is there only when something needs saying.
+
+    It grows to its second row but does not shrink before it goes: what is below must not jump.
+    """
 
     DEFAULT_CSS = """
     TroubleLine { height: 1; background: $surface; }
@@ -52,12 +55,21 @@ class TroubleLine(Canvas):
     def __init__(self, *, glyphs: Glyphs) -> None:
         super().__init__(id="trouble")
         self.glyphs = glyphs
+        self.most_rows = 1
         self._what: tuple[str, str] | None = None
+        self._height = 1
 
     def show(self, frame: Frame | None, *, hidden: bool = False) -> None:
         self._what = None if hidden else trouble(frame)
         self.set_class(self._what is None, "-absent")
+        needed = len(self._wrapped(self.screen.size.width)) if self._what is not None else 1
+        if self._what is None or needed > self._height or self._height > self.most_rows:
+            self._height = min(needed, self.most_rows)
+            self.styles.height = self._height
         self.redraw()
+
+    def _wrapped(self, width: int) -> list[str]:
+        return wrap(self._what[1], max(1, width - 4)) if self._what is not None else []
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         if self._what is None:
@@ -65,7 +77,17 @@ class TroubleLine(Canvas):
         ink, text = self._what
         marks = {"bad": "exited", "warn": "warning"}
         glyph = self.glyphs.states[marks[ink]] if ink in marks else self.glyphs.dot
-        return [fit(((f" {glyph} ", ink), (text, ink)), width, self.glyphs.ellipsis)]
+        parts = self._wrapped(width)
+        if len(parts) > height:
+            parts = [*parts[: height - 1], text[len(" ".join(parts[: height - 1])) :].lstrip()]
+        return [
+            fit(
+                ((f" {glyph if number == 0 else ' '} ", ink), (part, ink)),
+                width - 1,
+                self.glyphs.ellipsis,
+            )
+            for number, part in enumerate(parts)
+        ]
 
 
 class HostPane(Pane):

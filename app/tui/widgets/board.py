@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import trouble
-from specpanel.app.tui.ink import Line, clean, fit, shorten, width_of
+from specpanel.app.tui.ink import Line, clean, fit, shorten, width_of, wrap
 from specpanel.app.tui.timeline import Phase
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.frame import Frame
@@ -102,22 +102,3 @@ class Board(Canvas):
             for number, part in enumerate(wrap(text, room))
         ]
         return [*rows, (), (("q", "key"), (" leaves", "muted"))]
-
-
-def wrap(text: str, width: int) -> list[str]:
-    """Lines of at most ``width`` cells, broken at blanks where there are any."""
-    lines: list[str] = []
-    line = ""
-    for word in text.split(" "):
-        candidate = f"{line} {word}" if line else word
-        if cell_len(candidate) <= width:
-            line = candidate
-            continue
-        if line:
-            lines.append(line)
-        while cell_len(word) > width:
-            head = shorten(word, width, "")
-            lines.append(head)
-            word = word[len(head) :]
-        line = word
-    return [*lines, line] if line or not lines else lines
