@@ -173,6 +173,7 @@ def test_the_users_environment_beats_our_defaults_and_the_profile_beats_both() -
     assert environment["OMP_WAIT_POLICY"] == "x"
     assert environment["VLLM_CPU_KVCACHE_SPACE"] == "3"
     assert "NO_COLOR" not in environment
+    assert build_command(said, CPU).environment["OMP_WAIT_POLICY"] == "x"
 
 
 def test_the_hub_is_left_alone_only_where_every_model_is_a_folder() -> None:

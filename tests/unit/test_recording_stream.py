@@ -102,7 +102,7 @@ def path(tmp_path: Path) -> Path:
 # --- lines ------------------------------------------------------------------------------------------
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
+@settings(suppress_health_check=[*HealthCheck], deadline=None, max_examples=60)
 @given(frames=st.lists(any_of(Frame), min_size=1, max_size=2))
 def test_frames_are_read_as_they_were_written(
     frames: list[Frame], tmp_path_factory: pytest.TempPathFactory
