@@ -1,8 +1,6 @@
 """Fixtures for tests that start the misbehaving server."""
 
-import json
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,18 +9,6 @@ from fakes.engine.workbench import FAKE_PYTHON, Workbench
 
 from specpanel.core.engine.interpreter import probe_interpreter
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
-
-_CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 4,
-    "num_hidden_layers": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 2048,
-    "dtype": "float32",
-}
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +21,7 @@ def fake_facts() -> InterpreterFacts:
 
 @pytest.fixture
 def bench(tmp_path: Path, own_folders: Path) -> Iterator[Workbench]:
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text(json.dumps(_CONFIG))
-    bench = Workbench(tmp_path, model, uuid.uuid4().hex)
+    bench = Workbench(tmp_path / "bench")
     try:
         yield bench
     finally:

@@ -227,7 +227,7 @@ def test_zombie_counts_as_gone(bench: Workbench) -> None:
 def test_log_goes_on_when_the_panel_is_killed(bench: Workbench) -> None:
     script = {"chatter_after": "weights", "chatter_s": 60.0}
     panel = bench.run(script=script)
-    panel.until("the loading", lambda p: "weights" in [e["phase"] for e in p.of_kind("phase")])
+    panel.until("the loading", lambda p: p.said("phase", '"weights"'))
     log = Path(panel.of_kind("launched")[0]["log"])
     panel.process.kill()
     panel.process.wait()

@@ -2,6 +2,9 @@
 
 import json
 import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +12,23 @@ import pytest
 from fakes.engine.workbench import Panel, Workbench
 
 from specpanel.core.engine.process import running_servers
+from specpanel.core.engine.registry import records
 from specpanel.core.monitor.recording import read_lines, read_recording
 
 KINDS = {
     *("note", "finding", "leg", "launched", "phase", "ready", "request", "frame", "stopped"),
     "summary",
 }
+PROMPT_KINDS = {"chat", "code", "maths", "story", "repetition"}
 LONG = ("--requests", "2000", "--set", "traffic.concurrency=2")
 
 
 def requests_done(count: int) -> Any:
-    return lambda panel: len(panel.of_kind("request")) >= count
+    return lambda panel: panel.said("request") >= count
 
 
 def phase_reached(phase: str) -> Any:
-    return lambda panel: phase in [event["phase"] for event in panel.of_kind("phase")]
+    return lambda panel: panel.said("phase", f'"phase": "{phase}"')
 
 
 def assert_recording_is_whole(panel: Panel, recording: Path) -> None:
@@ -42,7 +47,7 @@ def test_run_measures_stops_and_records_what_it_printed(bench: Workbench) -> Non
     assert {event["kind"] for event in panel.events} <= KINDS
     assert [event["kind"] for event in panel.events[-2:]] == ["stopped", "summary"]
     assert len(panel.of_kind("request")) == 5, "four, and one to warm up"
-    assert {event["prompt_kind"] for event in panel.of_kind("request")} > {None} - {None}
+    assert {event["prompt_kind"] for event in panel.of_kind("request")} <= PROMPT_KINDS
     [leg] = panel.summary["legs"]
     assert (leg["requests"], leg["failed"], leg["output_tokens"]) == (4, 0, 48)
     acceptance = leg["acceptance"]
@@ -106,7 +111,7 @@ def test_kept_server_is_listed_measured_again_and_stopped(bench: Workbench) -> N
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What the server does, what is asked for besides, and how one sees that the phase is reached.
 PHASES: dict[str, tuple[dict[str, Any], tuple[str, ...], Any]] = {
-    "preflight": ({}, (), lambda panel: panel.out_path.with_suffix(".gate.asked").exists()),
+    "preflight": ({}, (), lambda panel: (panel.out_path.parent / "gate.asked").exists()),
     "starting": ({"silent_after": "config"}, (), phase_reached("config")),
     "loading": ({"gate_after": "weights", "gate": "/never"}, (), phase_reached("weights")),
     "traffic": ({}, LONG, requests_done(5)),
@@ -122,36 +127,70 @@ PHASES: dict[str, tuple[dict[str, Any], tuple[str, ...], Any]] = {
 }
 
 
-@pytest.mark.parametrize("phase", PHASES)
-def test_signal_ends_a_run_in_order(bench: Workbench, phase: str) -> None:
-    """All three signals, each to a panel of its own; the panels run side by side."""
+@dataclass(frozen=True)
+class Ended:
+    """A run that got a signal, once it has ended, and what was left of it then."""
+
+    panel: Panel
+    recording: Path
+    code: int
+    left: list[int]
+
+
+def interrupted_run(folder: Path, phase: str, sign: signal.Signals) -> Ended:
+    """One run that gets ``sign`` in ``phase``."""
     script, more, reached = PHASES[phase]
-    panels: list[tuple[signal.Signals, Panel, Path, Path]] = []
-    for number, sign in enumerate(SIGNALS):
-        recording = bench.folder / f"{sign.name}.ndjson"
-        gate = bench.folder / f"{number}.gate"
-        held = {"FAKE_VLLM_GATE": str(gate)} if phase == "preflight" else {}
+    bench = Workbench(folder)
+    recording, gate = folder / "run.ndjson", folder / "gate"
+    held = {"FAKE_VLLM_GATE": str(gate)} if phase == "preflight" else {}
+    try:
         panel = bench.run("--record", recording, *more, script=script, environment=held)
-        panels.append((sign, panel, recording, gate))
-    for sign, panel, _, gate in panels:
         panel.until(phase, reached)
         panel.interrupt(sign)
         gate.touch()
-    for sign, panel, recording, _ in panels:
-        assert panel.end() == 130, (sign.name, panel.err)
-        assert panel.summary["interrupted"], sign.name
-        assert panel.summary["failure"] is None
-        assert_recording_is_whole(panel, recording)
+        return Ended(panel, recording, panel.end(), bench.left())
+    finally:
+        bench.clear()
+
+
+@pytest.fixture(scope="module")
+def interrupted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[tuple[str, str], "Future[Ended]"]]:
+    """A run for every phase and signal, some side by side: most of a run is waiting."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with ThreadPoolExecutor(4) as pool:
+        yield {
+            (phase, sign.name): pool.submit(
+                interrupted_run, folder / f"{phase}-{sign.name}", phase, sign
+            )
+            for phase in PHASES
+            for sign in SIGNALS
+        }
+    assert records() == []
+
+
+@pytest.mark.parametrize("sign", [sign.name for sign in SIGNALS])
+@pytest.mark.parametrize("phase", PHASES)
+def test_signal_ends_a_run_in_order(
+    interrupted: dict[tuple[str, str], "Future[Ended]"], phase: str, sign: str
+) -> None:
+    ended = interrupted[phase, sign].result()
+    panel = ended.panel
+    assert ended.code == 130, panel.err
+    assert panel.summary["interrupted"]
+    assert panel.summary["failure"] is None
+    assert_recording_is_whole(panel, ended.recording)
+    if phase in ("traffic", "stopping"):
         measured = [event for event in panel.of_kind("request") if not event["warmup"]]
-        if phase in ("traffic", "stopping"):
-            assert panel.summary["legs"][0]["requests"] == len(measured) > 0
-        else:
-            assert panel.summary["legs"] == []
-        if phase == "preflight":
-            assert not panel.of_kind("launched")
-        else:
-            assert panel.of_kind("stopped")[0]["survivors"] == []
-    bench.assert_nothing_left()
+        assert panel.summary["legs"][0]["requests"] == len(measured) > 0
+    else:
+        assert panel.summary["legs"] == []
+    if phase == "preflight":
+        assert not panel.of_kind("launched")
+    else:
+        assert panel.of_kind("stopped")[0]["survivors"] == []
+    assert ended.left == []
 
 
 def test_second_interrupt_kills_at_once(bench: Workbench) -> None:

@@ -25,8 +25,20 @@ from specpanel.core.settings.profile import Profile
 
 FAKE_PYTHON = Path(__file__).parent / "bin" / "python"
 MARK = "FAKE_VLLM_TEST"  # in the environment of everything that a test starts
-DEADLINE_S = 60.0
-_POLL_S = 0.02
+DEADLINE_S = 90.0
+_POLL_S = 0.04
+_CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "num_hidden_layers": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 2048,
+    "dtype": "float32",
+}
+
 Value = TypeVar("Value")
 
 _ports = itertools.cycle(range(8270, 8290))
@@ -108,6 +120,11 @@ class Panel:
         assert last["kind"] == "summary"
         return last
 
+    def said(self, kind: str, field: str = "") -> int:
+        """How many lines of ``kind`` (with this text in them) there are; cheap enough to poll."""
+        start = f'{{"schema_version": 1, "kind": "{kind}"'
+        return sum(line.startswith(start) and field in line for line in self.out.splitlines())
+
     def until(self, what: str, condition: Callable[["Panel"], Any]) -> Any:
         """Wait until ``condition`` of this panel is true; fail at once where the panel has ended."""
 
@@ -139,13 +156,17 @@ class Panel:
 
 @dataclass
 class Workbench:
-    """What a test of the session works with; everything it starts carries its mark."""
+    """What a test of the session works with, in an empty folder; all it starts carries its mark."""
 
     folder: Path
-    model: Path
-    mark: str
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     panels: list[Panel] = field(default_factory=list)
     _names: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.model = self.folder / "model"
+        self.model.mkdir(parents=True)
+        (self.model / "config.json").write_text(json.dumps(_CONFIG))
 
     def environment(self, script: dict[str, Any] | None = None, **more: str) -> dict[str, str]:
         return {

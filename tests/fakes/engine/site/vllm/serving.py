@@ -4,40 +4,12 @@ import json
 import os
 import signal
 import time
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vllm.counting import Counters
-from vllm.script import Script
+from vllm.answering import Answer, Serving
 from vllm.writing import bare
-
-_VOCABULARY = 49_000
-
-
-@dataclass
-class Serving:
-    """What the handlers share. ``itertools.count`` is safe between threads."""
-
-    script: Script
-    model: str
-    draft_tokens: int  # 0: plain decoding
-    per_step: bool  # --per-request-spec-decode-metrics detailed
-    counters: Counters
-    engine_pid: int
-    engine_dead: bool = False
-    _scrapes: Iterator[int] = field(default_factory=count)
-    _requests: Iterator[int] = field(default_factory=count)
-
-    def next_scrape(self) -> int:
-        return next(self._scrapes)
-
-    def next_request(self) -> int:
-        return next(self._requests)
 
 
 class Server(ThreadingHTTPServer):
@@ -143,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for number, chunk in enumerate(answer(self.server.serving, body)):
+        for number, chunk in enumerate(Answer(self.server.serving, body).chunks()):
             if number == 3 and bad == "hang":
                 time.sleep(3600)
             if number == 3 and bad == "cut":
@@ -158,84 +130,3 @@ class Handler(BaseHTTPRequestHandler):
         event = f"data: {data}\n\n".encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
         self.wfile.flush()
-
-
-def answer(serving: Serving, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The chunks of one answer, each when its step is done. The same prompt gives the same tokens."""
-    counters, script = serving.counters, serving.script
-    prompt = json.dumps(body["messages"])
-    seed = zlib.crc32(prompt.encode())
-    wanted = int(body.get("max_tokens", 16))
-    ids = [(seed + 7919 * place) % _VOCABULARY for place in range(wanted)]
-    began = time.monotonic()
-    counters.began()
-    counters.add("prompt_tokens", len(prompt.split()))
-    counters.add("prefix_cache_queries", len(prompt.split()))
-    base = {
-        "id": f"chatcmpl-{seed:08x}",
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": serving.model,
-    }
-    steps: list[int] = []
-    reason = "abort"  # unless it comes to its end
-    try:
-        yield {**base, "choices": [_choice({"role": "assistant", "content": ""})]}
-        sent = 0
-        while sent < wanted:
-            time.sleep(script.step_s)
-            new = 1
-            if sent == 0:
-                counters.observe("time_to_first_token_seconds", time.monotonic() - began)
-                first = time.monotonic()
-            else:
-                counters.observe("inter_token_latency_seconds", script.step_s)
-                if serving.draft_tokens:
-                    pattern = script.accepted[len(steps) % len(script.accepted)]
-                    accepted = min(pattern, serving.draft_tokens, wanted - sent - 1)
-                    counters.drafted(accepted)
-                    steps.append(accepted)
-                    new += accepted
-            counters.add("generation_tokens", new)
-            part = ids[sent : sent + new]
-            sent += new
-            choice = _choice({"content": "".join(f" {token:x}" for token in part)})
-            if body.get("return_token_ids"):
-                choice["token_ids"] = part
-            choice["finish_reason"] = "length" if sent == wanted else None
-            yield {**base, "choices": [choice]}
-        whole = time.monotonic() - began
-        counters.observe("e2e_request_latency_seconds", whole)
-        if wanted > 1:
-            each = (time.monotonic() - first) / (wanted - 1)
-            counters.observe("request_time_per_output_token_seconds", each)
-        reason = "length"
-    finally:
-        counters.ended(reason)
-    if (body.get("stream_options") or {}).get("include_usage"):
-        prompt_tokens = len(prompt.split())
-        usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": wanted,
-            "total_tokens": prompt_tokens + wanted,
-        }
-        last = {**base, "choices": [], "usage": usage}
-        if serving.draft_tokens and serving.per_step:
-            last["metrics"] = {"speculative_decoding": _speculation(serving.draft_tokens, steps)}
-        yield last
-
-
-def _choice(delta: dict[str, str]) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
-
-
-def _speculation(draft_tokens: int, steps: list[int]) -> dict[str, Any]:
-    return {
-        "mean_acceptance_length": 1 + sum(steps) / max(1, len(steps)),
-        "num_spec_steps": len(steps),
-        "num_accepted_draft_tokens": sum(steps),
-        "num_draft_tokens": draft_tokens * len(steps),
-        "num_spec_tokens": draft_tokens,
-        "per_step_accepted": steps,
-        "per_step_drafted": [draft_tokens] * len(steps),
-    }

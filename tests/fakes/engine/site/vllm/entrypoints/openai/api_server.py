@@ -9,10 +9,11 @@ import threading
 import time
 from typing import Any
 
+from vllm.answering import Serving
 from vllm.counting import Counters
 from vllm.engine import Engine, ignore_sigterm, launch
 from vllm.script import Script
-from vllm.serving import Server, Serving
+from vllm.serving import Server
 from vllm.starting import LAST_PHASES, SERVER_PHASES, Start, engine_did_not_start, port_is_taken
 from vllm.writing import bare, record, traceback
 
