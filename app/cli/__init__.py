@@ -8,9 +8,15 @@ def main() -> None:
 
     Everything after a lone ``--`` is for vLLM and is kept away from our own parser.
     """
+    arguments = sys.argv[1:]
+    if arguments == ["--version"]:
+        # The quick way for scripts that ask often: no parser is needed for this.
+        from importlib.metadata import version
+
+        sys.stdout.write(f"specpanel {version('specpanel')}\n")
+        return
     from specpanel.app.cli.root import app
 
-    arguments = sys.argv[1:]
     for_vllm: list[str] = []
     if "--" in arguments:
         cut = arguments.index("--")

@@ -106,6 +106,7 @@ def resolved_profile(
         ConfigurationError: something of it cannot be.
     """
     from specpanel.core.settings.overrides import Overrides, from_assignments, from_environment
+    from specpanel.core.settings.profile import SETTINGS_OF_FLAGS, contradicting_flag
     from specpanel.core.settings.resolve import resolve
 
     given = {flag: value for flag, value in flags.items() if value is not None}
@@ -116,12 +117,10 @@ def resolved_profile(
     profile = resolve(name, overrides)
     if not for_vllm:
         return profile
-    taken = {"--port", "--host", "--model", "--speculative-config", "-sc"}
-    clash = next((a for a in for_vllm if a.split("=")[0] in taken), None)
-    if clash is not None:
+    if flag := contradicting_flag(for_vllm):
         raise ConfigurationError(
-            f"{clash} after -- would contradict the profile",
-            "Use specpanel's own flag for it (specpanel run --help).",
+            f"{flag} after -- would contradict the profile",
+            f"Use specpanel's own setting, {SETTINGS_OF_FLAGS[flag]} (specpanel run --help).",
         )
     engine = profile.engine.model_copy(update={"arguments": (*profile.engine.arguments, *for_vllm)})
     return profile.model_copy(update={"engine": engine})

@@ -59,13 +59,24 @@ def show(
     from specpanel.core.monitor.recording import line
     from specpanel.core.settings.files import find_profile, profile_text, read_profile
 
-    profile = read_profile(find_profile(name))
+    profile = _without_secrets(read_profile(find_profile(name)))
     if as_json:
         typer.echo(line("profile", profile.model_dump(mode="json", exclude={"schema_version"})))
     elif full:
         typer.echo(_annotated(profile))
     else:
         typer.echo(profile_text(profile), nl=False)
+
+
+def _without_secrets(profile: "Profile") -> "Profile":
+    from specpanel.core.engine.command import redacted, redacted_argv
+
+    engine = profile.engine
+    shown = {
+        "environment": {key: redacted(key, value) for key, value in engine.environment.items()},
+        "arguments": redacted_argv(engine.arguments),
+    }
+    return profile.model_copy(update={"engine": engine.model_copy(update=shown)})
 
 
 def _annotated(profile: "Profile") -> str:

@@ -192,7 +192,7 @@ def _failure(python: Path, made: Path, status: int, reason: str) -> SpecpanelErr
         case writer.Exit.NO_NUMPY:
             return SpecpanelError(
                 f"numpy is not installed for {python}",
-                'Set vllm.python to the interpreter that holds vLLM, or install "specpanel[demo]".',
+                "Set engine.python to the interpreter that holds vLLM.",
             )
         case writer.Exit.WRONG_INPUT:
             return SpecpanelError(f"The packaged model is not the known one: {reason}", install)

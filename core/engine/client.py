@@ -3,17 +3,15 @@
 import asyncio
 import functools
 import json
-import os
-import socket
 import ssl
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from specpanel.core.errors import ConfigurationError, ServerUnreachableError
+from specpanel.core.errors import ServerUnreachableError
+from specpanel.core.web import failure_reason, server_root
 
 _DEADLINE_S = 10.0
 _CONNECT_S = 3.0
@@ -39,34 +37,6 @@ class MetricsBody:
     error: str | None = None
 
 
-def normalised_url(text: str) -> str:
-    """The base of a server's address: ``localhost:8000/metrics`` gives ``http://localhost:8000``.
-
-    Raises:
-        ConfigurationError: this is no address of an HTTP server.
-    """
-    text = text.strip()
-    fix = "Give it like http://127.0.0.1:8000, or http://[::1]:8000."
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        httpx.URL(urlunsplit(parts))
-    except (ValueError, httpx.InvalidURL) as error:
-        raise ConfigurationError(f"{text!r} is not an address: {error}", fix) from error
-    try:
-        port = parts.port
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{text!r} is not an address: the port must be between 1 and 65535", fix
-        ) from error
-    unusable = parts.scheme not in ("http", "https") or not parts.hostname or port == 0
-    if unusable or any(character.isspace() for character in parts.netloc):
-        raise ConfigurationError(f"{text!r} is not the address of a server", fix)
-    path = parts.path.rstrip("/")
-    for known in ("/metrics", "/v1/models", "/v1", "/health"):
-        path = path.removesuffix(known)
-    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-
-
 @functools.cache
 def _trusted() -> ssl.SSLContext:
     """The authorities to trust, read once: that takes longer than any other part of a client."""
@@ -77,7 +47,7 @@ class EngineClient:
     """One server. Every call has a deadline and says why it failed instead of raising."""
 
     def __init__(self, url: str, *, deadline_s: float = _DEADLINE_S) -> None:
-        self.url = normalised_url(url)
+        self.url = server_root(url)
         self._deadline_s = deadline_s
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -108,7 +78,7 @@ class EngineClient:
         except TimeoutError:
             return Health(alive=False, well=False, reason="no answer in time")
         except httpx.HTTPError as error:
-            return Health(alive=False, well=False, reason=plain_reason(error))
+            return Health(alive=False, well=False, reason=failure_reason(error))
         well = status == 200
         return Health(True, well, None if well else f"/health answers {status}")
 
@@ -125,7 +95,7 @@ class EngineClient:
         except TimeoutError:
             return result(None, f"/metrics took longer than {self._deadline_s:g} s")
         except httpx.HTTPError as error:
-            return result(None, plain_reason(error))
+            return result(None, failure_reason(error))
         if status != 200:
             return result(None, f"/metrics answers {status}")
         if body is None:
@@ -194,30 +164,3 @@ class EngineClient:
                     return 200, None
                 chunks.append(chunk)
         return 200, b"".join(chunks)
-
-
-def plain_reason(error: httpx.HTTPError) -> str:
-    """A few words for a person: what went wrong with a request."""
-    if isinstance(error, httpx.ConnectTimeout):
-        return "no connection in time"
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    if isinstance(error, httpx.ConnectError):
-        return _reason_below(error)
-    return str(error) or type(error).__name__
-
-
-def _reason_below(error: BaseException) -> str:
-    """What the system said: the libraries above it tell only that every attempt failed."""
-    below: BaseException | None = error
-    while below is not None:
-        if isinstance(below, ExceptionGroup):
-            below = below.exceptions[0]
-        if isinstance(below, ConnectionRefusedError):
-            return "connection refused"
-        if isinstance(below, socket.gaierror):
-            return "no machine of that name is known"
-        if isinstance(below, OSError) and below.errno is not None:
-            return os.strerror(below.errno).lower()
-        below = below.__cause__ or below.__context__
-    return str(error) or "no connection"

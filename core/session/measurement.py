@@ -37,7 +37,12 @@ class Measurement:
             SpecpanelError: too many requests failed, or the server is not what it seemed.
             ServerEndedError: the server ended under the load.
         """
-        before = await self.monitor.scrape_now()
+        before: EngineCounters | None = None
+
+        async def look() -> None:
+            nonlocal before
+            before = await self.monitor.scrape_now()
+
         try:
             async with Endpoint(self.facts.url, self.profile.target.served_name) as endpoint:
                 self.load = Load(
@@ -46,6 +51,7 @@ class Measurement:
                     self.profile.traffic,
                     on_record=self._take,
                     stop=self.stop,
+                    before_measuring=look,
                 )
                 await self._until_done(self.load)
         finally:

@@ -34,6 +34,29 @@ def _words(value: object) -> object:
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 
 
+# What vLLM must not be told twice: the client and the state file would believe the setting.
+SETTINGS_OF_FLAGS: dict[str, str] = {
+    "--model": "target.model",
+    "--host": "engine.host",
+    "--port": "engine.port",
+    "--speculative-config": "drafter",
+    "-sc": "drafter",
+    "--spec-method": "drafter.method",
+    "--spec-model": "drafter.model",
+    "--spec-tokens": "drafter.k",
+}
+
+
+def contradicting_flag(arguments: tuple[str, ...]) -> str | None:
+    """The first of vLLM's flags among ``arguments`` that has a setting of its own."""
+    for argument in arguments:
+        name = argument.split("=")[0].split(".")[0]
+        flag = f"--{name[2:].replace('_', '-')}" if name.startswith("--") else name
+        if flag in SETTINGS_OF_FLAGS:
+            return flag
+    return None
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -120,6 +143,8 @@ class Engine(_Section):
     def _can_be_passed(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
         if any("\0" in argument for argument in arguments):
             raise ValueError("an argument holds a NUL character")
+        if flag := contradicting_flag(arguments):
+            raise ValueError(f"{flag} has a setting of its own: {SETTINGS_OF_FLAGS[flag]}")
         return arguments
 
 

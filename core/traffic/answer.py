@@ -8,16 +8,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from specpanel.core.printable import one_line
 from specpanel.core.traffic.events import Event
 
 DONE = "[DONE]"
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """``text`` as one printable line of at most ``limit`` characters."""
-    flat = " ".join(text[: 4 * limit].split())
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def read_object(text: str) -> dict[str, Any] | None:

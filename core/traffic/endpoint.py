@@ -10,18 +10,18 @@ from typing import Any, Self
 import httpx
 
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError
+from specpanel.core.printable import one_line
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.traffic.address import (
     CONNECT_TIMEOUT_S,
-    failure_reason,
-    is_loopback,
     read_address,
     read_key,
     refusal,
 )
-from specpanel.core.traffic.answer import Answer, one_line, read_object
+from specpanel.core.traffic.answer import Answer, read_object
 from specpanel.core.traffic.events import EventStream, EventTooLargeError
 from specpanel.core.traffic.records import Prompt, RequestRecord
+from specpanel.core.web import failure_reason, is_loopback
 
 LOOK_TIMEOUT_S = 10.0
 # How long the end of an exchange may take after the answer's end, so that its connection can be used again.

@@ -12,7 +12,7 @@ import itertools
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +64,8 @@ class Load:
     Args:
         prompts: in the order in which they are sent, over and over.
         on_record: called with every record, warm-ups included, as soon as it is there.
+        before_measuring: awaited between the last warm-up and the first measured request; its time is in
+            neither.
 
     Raises:
         ConfigurationError: there are no prompts.
@@ -77,6 +79,7 @@ class Load:
         *,
         on_record: Callable[[RequestRecord], None],
         stop: asyncio.Event,
+        before_measuring: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         if not prompts:
             raise ConfigurationError(
@@ -87,6 +90,7 @@ class Load:
         self._settings = settings
         self._on_record = on_record
         self._stop = stop
+        self._before_measuring = before_measuring
         self._too_many_failed = asyncio.Event()
         self._records: list[RequestRecord] = []
         self._warmups: list[RequestRecord] = []
@@ -171,6 +175,8 @@ class Load:
         if self._stop.is_set():
             await asyncio.Event().wait()  # until cancelled
         await self._share_out(self._warmup_jobs(), self._settings.warmup, warmup=True)
+        if self._before_measuring is not None:
+            await self._before_measuring()
         began_s = self._measuring_s = time.monotonic()
         duration_s = self._settings.duration_s
         deadline_s = None if duration_s is None else began_s + duration_s
@@ -262,15 +268,3 @@ class Load:
             f"{self._failed_of_all} of {self._ended_of_all} requests failed ({often})",
             "Look at the server's log.",
         )
-
-
-async def run_load(
-    endpoint: Endpoint,
-    prompts: Sequence[Prompt],
-    settings: Traffic,
-    *,
-    on_record: Callable[[RequestRecord], None],
-    stop: asyncio.Event,
-) -> LoadResult:
-    """Run one ``Load``, where nobody asks for its progress."""
-    return await Load(endpoint, prompts, settings, on_record=on_record, stop=stop).run()

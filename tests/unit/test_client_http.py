@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from fakes.plain_http import Misbehave, PlainServer, answer, endless, silent, vllm_answers
 
-from specpanel.core.engine.client import EngineClient, Health, normalised_url
+from specpanel.core.engine.client import EngineClient, Health
 from specpanel.core.errors import ConfigurationError, ExitCode, ServerUnreachableError
+from specpanel.core.web import server_root
 
 METRICS = b'vllm:num_requests_running{engine="0"} 1.0\n'
 
@@ -40,8 +41,8 @@ async def server() -> AsyncIterator[PlainServer]:
     ],
 )
 def test_an_address_becomes_the_base_of_its_server(text: str, url: str) -> None:
-    assert normalised_url(text) == url
-    assert normalised_url(url) == url
+    assert server_root(text) == url
+    assert server_root(url) == url
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_an_address_becomes_the_base_of_its_server(text: str, url: str) -> None:
 )
 def test_what_is_no_address_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        normalised_url(text)
+        server_root(text)
     assert caught.value.exit_code == ExitCode.USAGE
     assert "\n" not in caught.value.message
     assert "http://127.0.0.1:8000" in caught.value.fix

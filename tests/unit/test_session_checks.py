@@ -46,9 +46,9 @@ def test_the_demonstration_model_becomes_its_folder_and_is_not_made() -> None:
 
 
 def test_home_is_filled_in_and_everything_else_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.setenv("HOME", "/srv/u")
     assert places(profile("~/m", "~nobody-of-that-name/d")) == (
-        "/home/u/m",
+        "/srv/u/m",
         "~nobody-of-that-name/d",
     )
     assert places(profile("org/model", "./d")) == ("org/model", "./d")

@@ -227,9 +227,7 @@ def test_a_key_that_cannot_be_used_is_refused_without_being_shown(
     assert "sk-" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://a", "http://", "http://a:99999", "http://a:b", "", "\x00"]
-)
+@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a:99999", "http://a:b", "", "\x00"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="is not the address of a server"):
         Endpoint(url)

@@ -10,7 +10,7 @@ from fakes.openai_endpoint import FakeEndpoint, Reply
 from specpanel.core.errors import ConfigurationError, TrafficError
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.traffic.endpoint import Endpoint
-from specpanel.core.traffic.load import Load, LoadResult, run_load
+from specpanel.core.traffic.load import Load, LoadResult
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
 PROMPTS = tuple(Prompt(f"p{n}", "chat", f"prompt {n}") for n in range(5))
@@ -24,9 +24,8 @@ async def _run(
 ) -> LoadResult:
     on_record = (lambda record: None) if seen is None else seen.append
     async with Endpoint(server.url) as endpoint:
-        return await run_load(
-            endpoint, prompts, settings, on_record=on_record, stop=asyncio.Event()
-        )
+        load = Load(endpoint, prompts, settings, on_record=on_record, stop=asyncio.Event())
+        return await load.run()
 
 
 def _asked(server: FakeEndpoint) -> list[str]:
@@ -112,9 +111,8 @@ async def test_a_load_that_is_stopped_before_it_begins_sends_nothing() -> None:
     stop = asyncio.Event()
     stop.set()
     async with FakeEndpoint() as server, Endpoint(server.url) as endpoint:
-        result = await run_load(
-            endpoint, PROMPTS, Traffic(), on_record=lambda record: None, stop=stop
-        )
+        load = Load(endpoint, PROMPTS, Traffic(), on_record=lambda record: None, stop=stop)
+        result = await load.run()
     assert (result.ended_by, result.records, server.bodies) == ("stop", (), [])
 
 
@@ -244,14 +242,32 @@ async def test_an_error_of_the_listener_ends_the_load_as_itself() -> None:
         raise OSError("disk full")
 
     async with FakeEndpoint() as server, Endpoint(server.url) as endpoint:
+        settings = Traffic(concurrency=3)
+        load = Load(endpoint, PROMPTS, settings, on_record=on_record, stop=asyncio.Event())
         with pytest.raises(OSError, match="disk full"):
-            await run_load(
-                endpoint,
-                PROMPTS,
-                Traffic(concurrency=3),
-                on_record=on_record,
-                stop=asyncio.Event(),
-            )
+            await load.run()
+
+
+async def test_before_measuring_comes_after_the_last_warm_up() -> None:
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append("look")
+
+    def on_record(record: RequestRecord) -> None:
+        seen.append("warm-up" if record.warmup else "measured")
+
+    async with FakeEndpoint() as server, Endpoint(server.url) as endpoint:
+        load = Load(
+            endpoint,
+            PROMPTS,
+            Traffic(requests=2, warmup=2),
+            on_record=on_record,
+            stop=asyncio.Event(),
+            before_measuring=look,
+        )
+        await load.run()
+    assert seen == ["warm-up", "warm-up", "look", "measured", "measured"]
 
 
 async def test_a_load_without_prompts_is_refused() -> None:

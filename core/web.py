@@ -1,0 +1,95 @@
+"""Addresses of HTTP servers, and why one did not answer, in words that can be shown."""
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from specpanel.core.errors import ConfigurationError
+from specpanel.core.printable import one_line
+
+
+def server_root(text: str) -> str:
+    """The base of a server's address: ``localhost:8000/metrics`` gives ``http://localhost:8000``.
+
+    Raises:
+        ConfigurationError: this is no address of an HTTP server.
+    """
+    text = text.strip()
+    shown = one_line(text.rpartition("@")[2])  # without a name and password
+    fix = "Give it like http://127.0.0.1:8000, or http://[::1]:8000."
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        httpx.URL(urlunsplit(parts))
+    except (ValueError, httpx.InvalidURL) as error:
+        reason = one_line(str(error), 80).rstrip(".")
+        raise ConfigurationError(
+            f"{shown!r} is not the address of a server: {reason}", fix
+        ) from None
+    try:
+        port = parts.port
+    except ValueError:
+        raise ConfigurationError(
+            f"{shown!r} is not the address of a server: the port must be between 1 and 65535", fix
+        ) from None
+    unusable = parts.scheme not in ("http", "https") or not parts.hostname or port == 0
+    if unusable or any(character.isspace() for character in parts.netloc):
+        raise ConfigurationError(f"{shown!r} is not the address of a server", fix)
+    path = parts.path.rstrip("/")
+    for known in ("/metrics", "/v1/models", "/v1", "/health"):
+        path = path.removesuffix(known)
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def failure_reason(error: Exception) -> str:
+    """Why an exchange failed, in a few words: the libraries tell only that every attempt did."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    for cause in _causes(error):
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, socket.gaierror):
+            return "no machine of that name is known"
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS failed: {one_line(str(error), 100)}"
+    if isinstance(error, httpx.ConnectError):
+        return _system_reason(error) or f"no connection: {one_line(str(error), 100)}"
+    if isinstance(error, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError):
+        return "connection closed without an answer"
+    return one_line(f"{type(error).__name__}: {error}", 120)
+
+
+def _system_reason(error: Exception) -> str | None:
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return os.strerror(cause.errno).lower()
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """``error`` and what it came from, groups included."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        cause = waiting.pop()
+        if cause is None or id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        yield cause
+        waiting += [cause.__cause__, cause.__context__]
+        if isinstance(cause, BaseExceptionGroup):
+            waiting += cause.exceptions
