@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -279,3 +280,57 @@ def new_record(profile: Profile, folder: Path, **more: Any) -> ServerRecord:
 
 def command_for(profile: Profile, facts: InterpreterFacts) -> Command:
     return build_command(profile, facts, os.environ)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A whole ``specpanel run``: what is asked for, how the server behaves, and a signal in between."""
+
+    arguments: Sequence[str] = ()
+    script: dict[str, Any] = field(default_factory=dict)
+    sign: signal.Signals | None = None
+    reached: Callable[[Panel], Any] = lambda _: True  # when the signal comes
+    held_in_preflight: bool = False  # until the signal has come
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that is over, and what was left of it then: pids and state files."""
+
+    panel: Panel
+    recording: Path
+    code: int
+    left: list[int | str]
+
+
+def fly(flight: Flight, folder: Path) -> Ended:
+    """Do one run to its end, in ``folder`` and with XDG folders of its own below it.
+
+    Safe in a thread: the environment of this process belongs to the test that runs meanwhile.
+    """
+    bench = Workbench(folder)
+    recording, gate, state = folder / "run.ndjson", folder / "gate", folder / "state"
+    given = {f"XDG_{name.upper()}_HOME": str(folder / name) for name in ("cache", "config", "data")}
+    given["XDG_STATE_HOME"] = str(state)
+    if flight.held_in_preflight:
+        given["FAKE_VLLM_GATE"] = str(gate)
+    try:
+        panel = bench.run(
+            "--record", recording, *flight.arguments, script=flight.script, environment=given
+        )
+        if flight.sign is not None:
+            panel.until(f"{folder.name} was reached", flight.reached)
+            panel.interrupt(flight.sign)
+        gate.touch()
+        code = panel.end()
+        files = [path.name for path in (state / "specpanel" / "servers").glob("*")]
+        return Ended(panel, recording, code, [*bench.left(), *files])
+    finally:
+        bench.clear()
+
+
+@contextlib.contextmanager
+def side_by_side(flights: dict[str, Flight], folder: Path) -> Iterator[dict[str, "Future[Ended]"]]:
+    """All runs, some at a time: most of a run is waiting."""
+    with ThreadPoolExecutor(4) as pool:
+        yield {name: pool.submit(fly, flight, folder / name) for name, flight in flights.items()}
