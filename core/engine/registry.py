@@ -10,11 +10,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from specpanel.core.engine.command import redacted, redacted_argv
 from specpanel.core.errors import NotRunningError
 from specpanel.core.settings.paths import servers_folder
+from specpanel.core.settings.profile import Profile
 
 SCHEMA_VERSION = 1
 
@@ -39,6 +42,17 @@ class ServerRecord(BaseModel):
     owner_pid: int
     pid: int | None = None  # None until the process exists; its session has the same number
     start_mark: str | None = None  # identifies the process beyond its pid (see identity.py)
+    settings_table: dict[str, Any] | None = None  # the profile, secrets left out
+
+    @property
+    def settings(self) -> Profile | None:
+        """The profile it was started from; None where another version wrote one that we cannot read."""
+        try:
+            return (
+                None if self.settings_table is None else Profile.model_validate(self.settings_table)
+            )
+        except ValidationError:
+            return None
 
     @property
     def url(self) -> str:
@@ -48,6 +62,17 @@ class ServerRecord(BaseModel):
 
 def new_id() -> str:
     return uuid.uuid4().hex
+
+
+def table_without_secrets(profile: Profile) -> dict[str, Any]:
+    """The profile as a table for the state file; variables that look like secrets are left out."""
+    table = profile.model_dump(mode="json")
+    environment = table["engine"]["environment"]
+    table["engine"]["environment"] = {
+        name: value for name, value in environment.items() if redacted(name, value) == value
+    }
+    table["engine"]["arguments"] = list(redacted_argv(profile.engine.arguments))
+    return table
 
 
 def record_path(record: ServerRecord) -> Path:

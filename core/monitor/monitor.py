@@ -61,6 +61,7 @@ class Monitor:
         traffic: what our own load is doing, None where there is none.
         processes: pids of the server's processes on this machine; asked every few seconds.
         on_frame: told each Frame after it was published.
+        first_epoch: number of the first epoch, where Frames of another server came before in the feed.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Monitor:
         on_frame: Callable[[Frame], None] = lambda _: None,
         window: Window | None = None,
         began_s: float | None = None,
+        first_epoch: int = 0,
     ) -> None:
         self._feed = feed
+        self._first_epoch = first_epoch
         self._facts = facts
         self._traffic = traffic
         self._processes = processes
@@ -175,7 +178,7 @@ class Monitor:
         frame = Frame(
             time_unix=time.time(),
             elapsed_s=now - self._began_s,
-            epoch=window.epoch,
+            epoch=self._first_epoch + window.epoch,
             server=self._server(facts),
             scrape=scrape,
             engine=window.engine() if live else None,

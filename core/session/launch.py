@@ -23,6 +23,7 @@ from specpanel.core.engine.process import (
 )
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import LaunchError
+from specpanel.core.monitor.monitor import ServerFacts
 from specpanel.core.session.events import Launched, Listener, Note, PhaseEntered, Ready, Stopped
 from specpanel.core.settings.paths import logs_folder
 from specpanel.core.settings.profile import Profile
@@ -37,10 +38,21 @@ class InterruptedRunError(Exception):
 
 
 class Launch:
-    """One start of vLLM, from the command to the end of its last process."""
+    """One start of vLLM, from the command to the end of its last process.
 
-    def __init__(self, profile: Profile, command: Command, listener: Listener) -> None:
+    ``settings`` is the profile as the user wrote it, for the state file; ``profile`` has its models in place.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        command: Command,
+        listener: Listener,
+        *,
+        settings: Profile | None = None,
+    ) -> None:
         self.profile = profile
+        self._settings = settings or profile
         self.command = command
         self.started_s = time.monotonic()
         self.tracker = PhaseTracker(self.started_s)
@@ -87,6 +99,7 @@ class Launch:
             argv=redacted_argv(self.command.argv),
             started_unix=time.time(),
             owner_pid=os.getpid(),
+            settings_table=registry.table_without_secrets(self._settings),
         )
         self._process = start_server(
             record, self.command, os.environ if environment is None else environment
@@ -167,6 +180,18 @@ class Launch:
                     f"{self.last_line or 'none'}); it counts as failed after {limit:.0f} s"
                 )
             )
+
+    def describe(self, facts: ServerFacts) -> None:
+        """Bring ``facts`` up to date with the log and the process, its end and the reason included."""
+        self.read_log()
+        facts.phase = str(self.tracker.current)
+        facts.phase_s = self.tracker.elapsed_in_phase(time.monotonic())
+        facts.detail = self.last_line
+        if self.exit_code is not None:
+            found = self.diagnosis()
+            facts.detail = found.sentence if found else None
+            facts.exit_code = self.exit_code
+            facts.ended.set()
 
     def diagnosis(self) -> Failure | None:
         """Why vLLM ended, from its whole log; None where it ended because we asked."""

@@ -160,7 +160,9 @@ class Session:
         self, leg: str, profile: Profile, facts: InterpreterFacts, prompts: Sequence[Prompt]
     ) -> None:
         self._emit(LegBegan(leg, profile.drafter.method, profile.drafter.draft_tokens))
-        launch = Launch(profile, build_command(profile, facts, os.environ), self._emit)
+        settings = self.plan.profile if leg == "drafter" else self.plan.profile.without_drafter()
+        command = build_command(profile, facts, os.environ)
+        launch = Launch(profile, command, self._emit, settings=settings)
         launch.start()
         record = launch.record
         self._log = record.log
@@ -256,15 +258,7 @@ class Session:
         """Keep what is known of the process up to date, until it has ended."""
         facts = self._facts
         while facts.exit_code is None:
-            launch.read_log()
-            facts.phase = str(launch.tracker.current)
-            facts.phase_s = launch.tracker.elapsed_in_phase(time.monotonic())
-            facts.detail = launch.last_line
-            if launch.exit_code is not None:
-                found = launch.diagnosis()
-                facts.detail = found.sentence if found else None
-                facts.exit_code = launch.exit_code
-                facts.ended.set()
+            launch.describe(facts)
             await asyncio.sleep(_LOG_POLL_S)
 
     def _traffic(self) -> TrafficSample | None:

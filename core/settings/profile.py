@@ -210,9 +210,9 @@ class Profile(_Section):
     )
     name: str = Field(
         default="unnamed",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
         max_length=64,
-        description="Name of the profile: letters, digits, dot, dash and underscore.",
+        description="Name of the profile: letters, digits, dot, dash, plus and underscore.",
     )
     description: str = Field(default="", description="One line on what this is for.")
     target: Target

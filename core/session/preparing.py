@@ -1,0 +1,36 @@
+"""From a profile to a command that may be run: the steps before any launch, headless or in the panel."""
+
+import os
+from dataclasses import dataclass
+
+from specpanel.core.engine.command import Command, build_command
+from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.preflight.finding import Finding
+from specpanel.core.preflight.gather import gather
+from specpanel.core.preflight.rules import check
+from specpanel.core.session.targets import with_model_paths
+from specpanel.core.settings.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A launch that was thought through. ``profile`` has its models as folders or hub ids."""
+
+    profile: Profile
+    facts: InterpreterFacts
+    command: Command
+    findings: tuple[Finding, ...]
+
+
+def look_ahead(profile: Profile) -> Prepared:
+    """What a launch of ``profile`` would be, without making or starting anything. Takes about 0.2 s.
+
+    Raises:
+        ConfigurationError: there is no such interpreter or demonstration model.
+    """
+    python = resolve_python(profile.engine.python)
+    facts = probe_interpreter(python)
+    placed = with_model_paths(profile, python, None)
+    command = build_command(placed, facts, os.environ)
+    return Prepared(placed, facts, command, check(placed, gather(placed, facts)))

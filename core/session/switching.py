@@ -1,0 +1,120 @@
+"""What changing from one configuration to another means: the difference, the cost, the way."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from specpanel.core.preflight.finding import Finding
+from specpanel.core.preflight.gather import port_state
+from specpanel.core.preflight.rules import blocking
+from specpanel.core.session.preparing import look_ahead
+from specpanel.core.settings.profile import Profile
+
+_NO_RESTART = ("traffic.", "description", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that differs; ``before`` and ``after`` as a person reads them."""
+
+    setting: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """``cost`` is a sentence. ``side_by_side`` starts the new server before the old one ends."""
+
+    changes: tuple[Change, ...]
+    cost: str
+    side_by_side: bool
+    errors: tuple[Finding, ...]  # what keeps it from working
+
+
+def plan_switch(before: Profile | None, after: Profile) -> SwitchPlan:
+    """What changing to ``after`` means. Looks at the machine, starts nothing.
+
+    Raises:
+        ConfigurationError: ``after`` names an interpreter or a model that does not exist.
+    """
+    changes = differences(before, after)
+    prepared = look_ahead(after)
+    # The port is the old server's own: the switch takes another one, or frees it first.
+    errors = tuple(f for f in blocking(prepared.findings) if f.code != "port-taken")
+    on_cpu = prepared.facts.platform == "cpu"
+    roomy = not any(finding.code == "memory-low" for finding in prepared.findings)
+    side_by_side = before is not None and on_cpu and roomy
+    if before is None:
+        cost = "a start: nothing runs yet"
+    elif side_by_side:
+        cost = "a restart beside the old server, which goes on serving until the new one is ready"
+    else:
+        cost = "a restart: the old server stops first, since memory for both is not certain"
+    return SwitchPlan(changes, cost, side_by_side, errors)
+
+
+def differences(before: Profile | None, after: Profile) -> tuple[Change, ...]:
+    """Settings that differ, in the order of the profile."""
+    old = {} if before is None else _flat(before)
+    new = _flat(after)
+    names = [*new, *(name for name in old if name not in new)]
+    return tuple(
+        Change(name, old.get(name, "–"), new.get(name, "–"))
+        for name in names
+        if old.get(name) != new.get(name)
+    )
+
+
+def _flat(profile: Profile) -> dict[str, str]:
+    table: dict[str, Any] = profile.model_dump(mode="json")
+    flat: dict[str, str] = {}
+    for section, values in table.items():
+        if isinstance(values, dict):
+            flat.update(
+                {
+                    f"{section}.{key}": _text(value)
+                    for key, value in values.items()
+                    if value is not None
+                }
+            )
+    return flat
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return str(value)
+
+
+def variants(profile: Profile) -> tuple[Profile, ...]:
+    """The same launch with one field changed: no drafter, other K, other model-free drafters."""
+    found: list[Profile] = []
+    drafter = profile.drafter
+    k = drafter.draft_tokens
+    if drafter.method != "none":
+        found.append(_named(profile.without_drafter(), "none"))
+    if k is not None:
+        for other in sorted({max(1, k // 2), k - 1, k + 1, k * 2} - {k, 0}):
+            changed = drafter.model_copy(update={"k": other})
+            found.append(_named(profile.model_copy(update={"drafter": changed}), f"k{other}"))
+    for method in ("ngram", "suffix"):
+        if method != drafter.method:
+            table = {**profile.model_dump(), "drafter": {"method": method}}
+            found.append(_named(Profile.model_validate(table), method))
+    return tuple(found)
+
+
+def _named(profile: Profile, suffix: str) -> Profile:
+    stem = profile.name.split("+")[0]
+    return profile.model_copy(update={"name": f"{stem}+{suffix}"[:64]})
+
+
+def port_beside(profile: Profile, taken_url: str) -> Profile:
+    """``profile`` on the next free port, where its own is taken."""
+    state = port_state(profile.engine.host, profile.engine.port)
+    if state.free or state.next_free is None:
+        return profile
+    engine = profile.engine.model_copy(update={"port": state.next_free})
+    return profile.model_copy(update={"engine": engine})
