@@ -155,6 +155,11 @@ def _acceptance_lines(found: Acceptance) -> Iterator[str]:
         yield _row("draft acceptance rate", f"{found.draft_acceptance_rate:.1%}")
     if found.positions:
         yield _row("accepted by position", "   ".join(_position(rate) for rate in found.positions))
+    if found.tokens_a_step is not None and found.drafted_share is not None:
+        yield _row(
+            "tokens per step",
+            f"{found.tokens_a_step:.2f}   ({found.drafted_share:.0%} of the steps had a draft)",
+        )
     for note in found.notes:
         yield _row("", f"note: {note}")
 

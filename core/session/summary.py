@@ -11,6 +11,7 @@ from specpanel.core.speculation.acceptance import (
     draft_acceptance_rate,
     position_rates,
     step_acceptance,
+    step_yield,
 )
 from specpanel.core.speculation.agreement import Agreement, agreement
 from specpanel.core.speculation.paired import PairedRatio, paired_ratio
@@ -47,6 +48,8 @@ class Acceptance:
     positions: tuple[PositionRate, ...]
     accepted_a_step: tuple[int, ...]
     counters_acceptance_length: float | None
+    tokens_a_step: float | None  # steps without a draft included
+    drafted_share: float | None  # of the steps, 0..1
     notes: tuple[str, ...]
 
 
@@ -173,6 +176,7 @@ def _acceptance(
         acceptance_length(counters.drafts, counters.accepted_tokens) if counters else None
     )
     steps = step_acceptance(records)
+    yielded = step_yield(records)
     if steps is not None and steps.steps > 0:
         return Acceptance(
             source="requests",
@@ -186,7 +190,9 @@ def _acceptance(
             positions=steps.positions,
             accepted_a_step=steps.accepted_a_step,
             counters_acceptance_length=from_counters,
-            notes=(),
+            tokens_a_step=None if yielded is None else yielded.tokens_a_step,
+            drafted_share=None if yielded is None else yielded.drafted_share,
+            notes=_request_notes(records),
         )
     if counters is None:
         return None
@@ -205,7 +211,19 @@ def _acceptance(
         positions=position_rates(counters.drafts, by_position),
         accepted_a_step=(),
         counters_acceptance_length=from_counters,
+        tokens_a_step=None,
+        drafted_share=None,
         notes=counter_notes(
             counters.drafts, counters.draft_tokens, counters.accepted_tokens, by_position
         ),
+    )
+
+
+def _request_notes(records: Sequence[RequestRecord]) -> tuple[str, ...]:
+    ended = sum(record.finish_reason == "stop" for record in records)
+    if not ended:
+        return ()
+    return (
+        f"an upper bound: {ended} of {len(records)} answers ended by themselves, and what was accepted "
+        "past their end counts too",
     )

@@ -90,6 +90,47 @@ class StepAcceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class StepYield:
+    """Tokens that a step of the target yielded, steps without a draft included.
+
+    A drafter that finds nothing to propose (n-gram, suffix) leaves steps of one token, which acceptance
+    length does not see. ``steps`` are the drafted ones and those.
+    """
+
+    tokens: int
+    steps: int
+    drafted_steps: int
+
+    @property
+    def tokens_a_step(self) -> float:
+        return self.tokens / self.steps
+
+    @property
+    def drafted_share(self) -> float:
+        return self.drafted_steps / self.steps
+
+
+def step_yield(records: Iterable[RequestRecord]) -> StepYield | None:
+    """How far the drafts went, from requests that report their steps; ``None`` without any.
+
+    The first token comes from the prefill and belongs to no step. Of the others, what drafted steps did
+    not yield came one a step. A last step may be reported longer than the answer, which then has no such
+    steps rather than a negative number of them.
+    """
+    tokens = plain = drafted = 0
+    for record in records:
+        steps = _steps_of(record)
+        if steps is None or not record.output_tokens:
+            continue
+        decoded = record.output_tokens - 1
+        yielded = min(decoded, sum(steps.accepted) + len(steps.accepted))
+        tokens += decoded
+        drafted += len(steps.accepted)
+        plain += decoded - yielded
+    return StepYield(tokens, drafted + plain, drafted) if drafted + plain else None
+
+
+@dataclass(frozen=True, slots=True)
 class _Steps:
     """One request: tokens drafted (``None``: not reported) and accepted in each step with a draft."""
 

@@ -158,6 +158,8 @@ ACCEPTANCE = Acceptance(
     positions=(PositionRate(1, 50, RATE, RATE), PositionRate(2, 50, RATE, None)),
     accepted_a_step=(50, 50),
     counters_acceptance_length=2.4,
+    tokens_a_step=1.75,
+    drafted_share=0.5,
     notes=("a known bias",),
 )
 LEG = Leg(
@@ -220,6 +222,7 @@ def test_a_summary_reads_from_top_to_bottom() -> None:
         "acceptance length 2.50 95 % 2.25 … 2.75 (100 drafts of 12 requests)",
         "draft acceptance rate 37.5%",
         "accepted by position 1: 50% (25 … 75) 2: 50% (25 … 75)",
+        "tokens per step 1.75 (50% of the steps had a draft)",
         "note: a known bias",
         "verdict no baseline was measured",
         "log /logs/demo-ngram.log",

@@ -13,6 +13,7 @@ from specpanel.core.speculation.acceptance import (
     draft_acceptance_rate,
     position_rates,
     step_acceptance,
+    step_yield,
 )
 from specpanel.core.traffic.records import RequestRecord
 
@@ -155,3 +156,22 @@ def test_steps_and_counters_agree(requests: list[list[tuple[int, int]]]):
     assert rates == sorted(rates, reverse=True)
     for rate in found.positions:
         assert rate.rate.low <= rate.rate.estimate <= rate.rate.high
+
+
+def test_tokens_a_step_counts_the_steps_that_had_no_draft() -> None:
+    """21 tokens: one from the prefill, 5 + 1 in two drafted steps, 14 in steps of their own."""
+    found = step_yield([replace(request((4, 0), (4, 4)), output_tokens=21)])
+    assert found is not None
+    assert (found.tokens, found.drafted_steps, found.steps) == (20, 2, 16)
+    assert found.tokens_a_step == 20 / 16
+    assert found.drafted_share == 2 / 16
+
+
+def test_a_last_step_longer_than_the_answer_leaves_no_negative_steps() -> None:
+    found = step_yield([replace(request((4,), (4,)), output_tokens=4)])
+    assert found is not None
+    assert (found.tokens, found.steps) == (3, 1)
+
+
+def test_without_reported_steps_there_is_no_yield() -> None:
+    assert step_yield([replace(BASE, accepted=None, drafted=None)]) is None
