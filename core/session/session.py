@@ -186,7 +186,7 @@ class Session:
                     # Here, where the process is still followed: its end may be yet to come.
                     raise await self._root_cause(launch, error) from None
         finally:
-            if self._keep_running and leg == "drafter" and launch.exit_code is None:
+            if self._keep_running and leg == "drafter" and launch.ready and launch.exit_code is None:
                 self._note(
                     f"{record.name} goes on at {record.url}; specpanel stop {record.name} ends it"
                 )
