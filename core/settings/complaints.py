@@ -64,7 +64,7 @@ def _sentence(problem: Any, place: tuple[str, ...]) -> tuple[str, str]:
         tag = str(problem["ctx"]["tag"])
         return f"{tag!r} is no drafter", closest(tag, METHODS)
     if kind == "union_tag_not_found":
-        return "the drafter has no method", f"Say method = one of {', '.join(METHODS)}."
+        return "the drafter has no method", f"Say --drafter with one of {', '.join(METHODS)}."
     if kind == "missing":
         dotted = ".".join(place)
         flag = {
