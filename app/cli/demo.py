@@ -26,17 +26,16 @@ def demo(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    from specpanel.core.session.session import Plan
-
     flags = {"--port": port, "--python": python, "--requests": requests}
     profile = options.resolved_profile(name, flags, None, ())
     in_panel = sys.stdout.isatty() and sys.stdin.isatty() and not plain and not as_json
     if in_panel:
-        from specpanel.app.cli.panel import fly_in_panel
+        from specpanel.app.cli.panel import start_in_panel
 
-        fly_in_panel(Plan(profile))
+        start_in_panel(profile)
         return
     from specpanel.app.cli.run import fly
+    from specpanel.core.session.session import Plan
 
     if profile.traffic.requests is None and profile.traffic.duration_s is None:
         traffic = profile.traffic.model_copy(update={"requests": _REQUESTS_WITHOUT_TTY})

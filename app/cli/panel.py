@@ -1,19 +1,18 @@
-"""Open the terminal app: empty, over a server, over a recording, or over a session of ours."""
+"""Open the terminal app: over a server of ours, a profile that is started, another's server, a recording."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from specpanel.core.session.session import Plan
-
-Driver = Callable[[Callable[[str], None]], Awaitable[None]]
+    from specpanel.core.session.desk import Desk
+    from specpanel.core.settings.profile import Profile
 
 
 def open_panel() -> None:
-    """The panel over the newest server that we started; empty where none runs."""
+    """The panel over the newest server that we started; on Launch where none runs."""
     from specpanel.app.cli.report import guarded
 
     guarded(_open)()
@@ -31,66 +30,47 @@ def _open() -> None:
             "Use specpanel run or specpanel watch where there is none; specpanel --help lists all.",
         )
     running = running_servers()
-    show_panel(running[-1].url if running else None, None, 1.0)
+    if running:
+        _show(lambda desk: desk.adopt(running[-1]))
+    else:
+        _show(None, first_mode="launch")
 
 
-def show_panel(url: str | None, replay: Path | None, speed: float) -> None:
-    """The panel over a server or a recording; empty over neither."""
+def start_in_panel(profile: "Profile") -> None:
+    """Start ``profile`` with the panel over it; quitting asks what becomes of the server."""
+    _show(lambda desk: desk.start(profile))
+
+
+def watch_in_panel(url: str) -> None:
+    """The panel over a server that someone else started."""
+    _show(lambda desk: desk.watch(url))
+
+
+def replay_in_panel(replay: Path, speed: float) -> None:
+    """The panel over a recording."""
     import asyncio
 
     from specpanel.app.tui.panel import run_panel
     from specpanel.core.monitor.feed import Feed
-    from specpanel.core.session.watching import replay_recording, watch_server
+    from specpanel.core.session.watching import replay_recording
 
     feed = Feed()
 
     async def drive(notify: Callable[[str], None]) -> None:
-        stop = asyncio.Event()
-        if replay is not None:
-            await replay_recording(replay, feed, lambda _: None, stop, speed=speed)
-            notify(f"end of {replay.name}")
-        elif url is not None:
-            await watch_server(url, feed, lambda _: None, stop)
+        await replay_recording(replay, feed, lambda _: None, asyncio.Event(), speed=speed)
+        notify(f"end of {replay.name}")
 
-    _leave(run_panel(feed, drive if url or replay else None))
+    _leave(run_panel(feed, drive))
 
 
-def fly_in_panel(plan: "Plan") -> None:
-    """Run a session with the panel over it; quitting asks what becomes of the server."""
-    from specpanel.app.cli.plain import summary_text
+def _show(begin: "Callable[[Desk], None] | None", first_mode: str = "live") -> None:
     from specpanel.app.tui.panel import run_panel
     from specpanel.core.monitor.feed import Feed
-    from specpanel.core.session.events import Event, FindingMade, Note
-    from specpanel.core.session.session import Outcome, Session
+    from specpanel.core.session.desk import Desk
+    from specpanel.core.settings.paths import data_folder
 
-    feed = Feed()
-    session: Session | None = None
-    outcome: Outcome | None = None
-
-    async def drive(notify: Callable[[str], None]) -> None:
-        nonlocal session, outcome
-
-        def listen(event: Event) -> None:
-            if isinstance(event, Note | FindingMade):
-                notify(event.text)
-
-        session = Session(plan, listen, feed)
-        outcome = await session.run()
-        if outcome.error is not None:
-            raise outcome.error
-
-    def on_quit(choice: Literal["leave", "stop"]) -> None:
-        if session is None:
-            return
-        if choice == "leave":
-            session.leave()
-        else:
-            session.interrupt()
-
-    code = run_panel(feed, drive, owns_server=True, on_quit=on_quit)
-    if outcome is not None and outcome.summary.legs:
-        typer.echo(summary_text(outcome.summary))
-    _leave(code)
+    desk = Desk(Feed(), recordings=data_folder() / "recordings")
+    _leave(run_panel(desk.feed, desk=desk, begin=begin, first_mode=first_mode))
 
 
 def _leave(code: int) -> None:

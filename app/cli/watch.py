@@ -37,9 +37,12 @@ def watch(
             "For example: specpanel watch http://127.0.0.1:8000",
         )
     if tui:
-        from specpanel.app.cli.panel import show_panel
+        from specpanel.app.cli.panel import replay_in_panel, watch_in_panel
 
-        show_panel(url, replay, speed)
+        if replay is not None:
+            replay_in_panel(replay, speed)
+        else:
+            watch_in_panel(str(url))
         return
 
     import asyncio

@@ -46,14 +46,16 @@ _LIVE = (
         "Conditional",
         "Positions given that the one before was accepted, and back",
     ),
+    ("heat", "h", "h", "heat", "Heat map", "Acceptance by position over time, and back"),
 )
 _ZOOM = (
-    ("earlier", "left,h", "left", "cursor(-1)", "", "Read the values earlier"),
-    ("later", "right,l", "right", "cursor(1)", "", "Read the values later"),
+    ("earlier", "left", "left", "cursor(-1)", "", "Read the values earlier"),
+    ("later", "right", "right", "cursor(1)", "", "Read the values later"),
     ("leave", "escape", "esc", "leave_zoom", "All charts", "Show all charts again"),
 )
 _PANEL = (
-    ("live", "1", "1", "show('live')", "", "The Live screen"),
+    ("live", "2", "2", "show('live')", "", "The Live screen"),
+    ("reserved", "3,4,5", "3 4 5", "reserved", "", "Train, Lab and MLA: not in this version"),
     ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
     ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
     ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),

@@ -39,11 +39,14 @@ from specpanel.app.tui.theming import (
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.session.desk import Desk
+from specpanel.core.session.events import Event, FindingMade, Note, Ready, Stopped
 from specpanel.themes import DEFAULT, ThemeFailure, load_themes
 
 Notify = Callable[[str], None]
 FeedDriver = Callable[[Notify], Awaitable[None]]
 OnQuit = Callable[[Literal["leave", "stop"]], None]
+Begin = Callable[[Desk], None]
 
 TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
@@ -62,9 +65,11 @@ class Mode:
 
 
 MODE_TABLE: tuple[Mode, ...] = (
-    Mode("live", "1", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
+    Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
 )
 """The screens that exist, in the order of their tabs."""
+
+_MODE_IDS = frozenset(mode.id for mode in MODE_TABLE)
 
 
 class Panel(App[None]):
@@ -75,6 +80,9 @@ class Panel(App[None]):
         driver: fills the feed: a session, a watch or a replay. It gets a function that shows a notice.
             On leaving it is cancelled and awaited. A ``SpecpanelError`` it raises is shown, and decides
             the exit status.
+        desk: starts, switches and stops servers, and fills the feed instead of a driver.
+        begin: the first thing asked of the desk, once the app runs.
+        first_mode: the screen that is shown first.
         owns_server: the driver has started a server, so leaving asks what becomes of it.
         on_quit: told the answer, before the driver is cancelled.
         auto_tick: run the timer; tests call ``tick`` by hand instead.
@@ -94,6 +102,9 @@ class Panel(App[None]):
         feed: Feed,
         *,
         driver: FeedDriver | None = None,
+        desk: Desk | None = None,
+        begin: Begin | None = None,
+        first_mode: str = "live",
         owns_server: bool = False,
         on_quit: OnQuit | None = None,
         auto_tick: bool = True,
@@ -108,6 +119,11 @@ class Panel(App[None]):
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.failure: BaseException | None = None
         self.exit_code = ExitCode.DONE
+        self.desk = desk
+        self._begin = begin
+        self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
+        self._shown_failure: SpecpanelError | None = None
+        self._closer: Worker[None] | None = None
         self._fill = driver
         self._filler: Worker[None] | None = None
         self._owns_server = owns_server
@@ -153,19 +169,20 @@ class Panel(App[None]):
             patterns=self.patterns,
             window_minutes=self._window_minutes,
             how_to_begin=self._how_to_begin,
-            busy=self._fill is not None,
+            busy=self._fill is not None or self._begin is not None,
         )
 
     async def on_mount(self) -> None:
         for mode in MODE_TABLE:
             self.add_mode(mode.id, partial(mode.build, self))
-        await self.switch_mode(MODE_TABLE[0].id)
+        await self.switch_mode(self._first_mode)
         for failure in self._theme_failures:
             self.say(f"Theme skipped: {failure}", severity="warning")
         if not self.is_headless:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGTERM, self._leave_unasked)
             loop.add_signal_handler(signal.SIGHUP, self._leave_unseen)
+            loop.add_signal_handler(signal.SIGINT, self.call_later, self.action_quit)
         if self._fill is not None:
             self._filler = self.run_worker(
                 partial(self._run_driver, self._fill),
@@ -173,6 +190,10 @@ class Panel(App[None]):
                 exclusive=True,
                 exit_on_error=False,
             )
+        if self.desk is not None:
+            self.desk.subscribe(self._hear)
+            if self._begin is not None:
+                self._begin(self.desk)
         if self._auto_tick:
             self.set_interval(TICK_S, self._timed_tick)
 
@@ -190,9 +211,32 @@ class Panel(App[None]):
 
     def tick(self) -> None:
         """Hands what is new to the active screen; a hidden one catches up when it comes back."""
+        self._show_failure()
         screen = self.screen
         if isinstance(screen, PanelScreen):
             screen.receive(self.feed)
+
+    def _hear(self, event: Event) -> None:
+        """What the desk tells becomes a notice, where a person wants to know it at once."""
+        match event:
+            case Note(text) if self.desk is None or text != str(self.desk.failure):
+                self.say(text)
+            case FindingMade(severity=severity, text=text, fix=fix):
+                self.say(
+                    f"{text}. {fix}" if fix else text,
+                    severity="information" if severity == "info" else "warning",
+                )
+            case Ready(url, took_s):
+                self.say(f"ready at {url} after {took_s:.0f} s")
+            case Stopped(name, killed, took_s, survivors):
+                left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
+                self.say(f"{'killed' if killed else 'stopped'} {name} in {took_s:.1f} s{left}")
+
+    def _show_failure(self) -> None:
+        failure = None if self.desk is None else self.desk.failure
+        if failure is not None and failure is not self._shown_failure and not self._stopping:
+            self.push_screen(ErrorScreen(failure))
+        self._shown_failure = failure
 
     def _terminal_is_there(self) -> bool:
         """Whether somebody still sees us: an SSH connection can go without any signal."""
@@ -215,6 +259,9 @@ class Panel(App[None]):
     def action_show(self, mode: str) -> None:
         self.switch_mode(mode)
 
+    def action_reserved(self) -> None:
+        self.say("Train, Lab and MLA are not in this version")
+
     def action_help(self) -> None:
         mode = next((mode for mode in MODE_TABLE if mode.id == self.current_mode), MODE_TABLE[0])
         self.push_screen(HelpScreen((*mode.scopes, "panel")))
@@ -232,6 +279,11 @@ class Panel(App[None]):
 
     @property
     def server_is_up(self) -> bool:
+        """Whether leaving has to ask what becomes of a server."""
+        if self.desk is not None:
+            return self.desk.owns_server
+        if not self._owns_server:
+            return False
         frame = self.feed.latest
         if frame is None:
             return self._driver_is_running
@@ -244,15 +296,19 @@ class Panel(App[None]):
     async def action_quit(self) -> None:
         """Leaves, asks first when a server of ours is up, and hurries when it is leaving already."""
         if self._stopping:
-            self._cancel_driver()
+            self._hurry()
         elif isinstance(self.screen, QuitScreen):
             self.screen.dismiss("cancel")
-        elif self._owns_server and self.server_is_up:
+        elif self.server_is_up:
             self.push_screen(QuitScreen(self._server_words()), self._quit_chosen)
         else:
             self._leave()
 
     def _server_words(self) -> str:
+        served = None if self.desk is None else self.desk.starting or self.desk.current
+        if served is not None:
+            state = "starting" if served.facts.starting else "running"
+            return f"{served.name} at {served.facts.url}, {state}"
         frame = self.feed.latest
         if frame is None:
             return "It is being started."
@@ -263,7 +319,7 @@ class Panel(App[None]):
         if choice == "leave" or choice == "stop":
             if self._tell_choice is not None:
                 self._tell_choice(choice)
-            self._leave()
+            self._leave(leave=choice == "leave")
 
     def _leave_unasked(self) -> None:
         """A signal, or the terminal has gone: end the panel and keep the server."""
@@ -284,27 +340,42 @@ class Panel(App[None]):
         os.close(nowhere)
         self._leave_unasked()
 
-    def _leave(self) -> None:
+    def _leave(self, *, leave: bool = True) -> None:
         self._stopping = True
-        if self._driver_is_running:
+        if self.desk is not None:
+            self._keep_failure(self.desk.failure)
+            self.push_screen(StoppingScreen())
+            self._closer = self.run_worker(
+                partial(self.desk.close, leave=leave), group="closing", exit_on_error=False
+            )
+        elif self._driver_is_running:
             self.push_screen(StoppingScreen())
             self._cancel_driver()
         else:
             self.exit()
+
+    def _hurry(self) -> None:
+        if self.desk is not None:
+            self.desk.hurry()
+        self._cancel_driver()
+
+    def _keep_failure(self, error: BaseException | None) -> None:
+        """What failed last is printed once the screen is back, and decides the exit status."""
+        if error is None or self.exit_code is not ExitCode.DONE:
+            return
+        self.failure = error
+        self.exit_code = error.exit_code if isinstance(error, SpecpanelError) else ExitCode.FAILED
 
     def _cancel_driver(self) -> None:
         if self._filler is not None:
             self._filler.cancel()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        if event.worker is not self._filler or not event.worker.is_finished:
+        if event.worker not in (self._filler, self._closer) or not event.worker.is_finished:
             return
         error = event.worker.error
         if event.state is WorkerState.ERROR and error is not None:
-            self.failure = error
-            self.exit_code = (
-                error.exit_code if isinstance(error, SpecpanelError) else ExitCode.FAILED
-            )
+            self._keep_failure(error)
             if not self._stopping:
                 self.push_screen(ErrorScreen(error))
         if self._stopping:
@@ -319,6 +390,9 @@ def run_panel(
     feed: Feed,
     driver: FeedDriver | None = None,
     *,
+    desk: Desk | None = None,
+    begin: Begin | None = None,
+    first_mode: str = "live",
     owns_server: bool = False,
     on_quit: OnQuit | None = None,
     theme: str | None = None,
@@ -328,7 +402,7 @@ def run_panel(
 ) -> int:
     """Shows the panel until it is left and gives the exit status.
 
-    What made the driver fail is printed on standard error once the screen is back.
+    What failed last is printed on standard error once the screen is back.
 
     Raises:
         ConfigurationError: the terminal cannot show a panel.
@@ -337,6 +411,9 @@ def run_panel(
     panel = Panel(
         feed,
         driver=driver,
+        desk=desk,
+        begin=begin,
+        first_mode=first_mode,
         owns_server=owns_server,
         on_quit=on_quit,
         theme=theme,
@@ -348,8 +425,11 @@ def run_panel(
         message, fix = error_words(panel.failure)
         if isinstance(panel.failure, SpecpanelError):
             sys.stderr.write(f"specpanel: {message}\n" + (f"  {fix}\n" if fix else ""))
-        else:
-            traceback.print_exception(panel.failure)
+        fault = (
+            panel.failure.__cause__ if isinstance(panel.failure, SpecpanelError) else panel.failure
+        )
+        if fault is not None and not isinstance(fault, SpecpanelError | OSError):
+            traceback.print_exception(fault)
     return int(panel.exit_code)
 
 

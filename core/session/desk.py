@@ -57,13 +57,18 @@ class Served:
     def log(self) -> Path | None:
         return None if self.record is None else self.record.log
 
+    @property
+    def is_up(self) -> bool:
+        """Whether it was neither stopped nor has ended by itself; it may be starting."""
+        return self.facts.exit_code is None and not self.facts.stopped
+
 
 class Desk:
     """Owns the current server on behalf of a panel.
 
     Args:
         feed: where Frames go, of whatever server is current.
-        listener: told every event.
+        listener: told every event, always in the loop's own thread.
         recordings: folder for recordings; None records nothing.
         traffic: whether a started profile gets its traffic at once.
     """
@@ -71,7 +76,7 @@ class Desk:
     def __init__(
         self,
         feed: Feed,
-        listener: Listener,
+        listener: Listener = lambda _: None,
         *,
         recordings: Path | None = None,
         traffic: bool = True,
@@ -85,7 +90,7 @@ class Desk:
         self.failure: SpecpanelError | None = None  # of the last thing asked for
         self.last_log: Path | None = None
         self.sends_traffic = traffic
-        self._listener = listener
+        self._listeners = [listener]
         self._recordings = recordings
         self._recorder: Recorder | None = None
         self._began_s = time.monotonic()
@@ -97,14 +102,17 @@ class Desk:
         self._load_stop = asyncio.Event()
         self._interrupted = asyncio.Event()
         self._hurry = threading.Event()
-        self._mark: str | None = None
         self._monitor: Monitor | None = None
 
     # -- what a panel asks for --------------------------------------------------------------
 
+    def subscribe(self, listener: Listener) -> None:
+        """Tell ``listener`` every event from now on, too."""
+        self._listeners.append(listener)
+
     def start(self, profile: Profile) -> None:
         """Start ``profile``; a server that is current is switched away from."""
-        if self.current is not None and self.current.facts.exit_code is None:
+        if self.current is not None and self.current.is_up:
             self.switch(profile)
         else:
             self._begin(f"starting {profile.name}", self._start(profile))
@@ -162,17 +170,24 @@ class Desk:
     @property
     def owns_server(self) -> bool:
         """Whether a server of ours runs or is being started."""
-        found = self.current or self.starting
-        return found is not None and found.record is not None and found.facts.exit_code is None
+        found = (self.current, self.starting)
+        return any(one is not None and one.record is not None and one.is_up for one in found)
 
     async def close(self, *, leave: bool) -> None:
-        """End the desk; the server goes on with ``leave``, else it is stopped. What is starting ends."""
+        """End the desk; the current server goes on with ``leave``, even in its start, else it is stopped.
+
+        What is starting beside it ends either way. ``hurry`` cuts the waits short.
+        """
+        self._hurry.clear()
         self._interrupted.set()
+        served = self.current
         if self._task is not None:
+            if leave and served is not None and served.is_up and served.facts.starting:
+                self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end_load()
         served = self.current
-        if not leave and served is not None and served.record is not None:
+        if not leave and served is not None and served.record is not None and served.is_up:
             await self._end_server(served)
         await self._end_watch()
         self._close_recording()
@@ -189,6 +204,7 @@ class Desk:
         self._interrupted.clear()
         self._hurry.clear()
         self._task = asyncio.create_task(self._guard(work))
+        self._task.add_done_callback(self._ended)
 
     async def _guard(self, work: Awaitable[None]) -> None:
         try:
@@ -196,10 +212,24 @@ class Desk:
         except InterruptedRunError:
             self._tell(Note("stopped before it was ready"))
         except SpecpanelError as error:
-            self.failure = error
-            self._tell(Note(str(error)))
+            self._fail(error)
         finally:
             self.busy = None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A fault of ours must not end in a task that nobody looks at."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            fault = SpecpanelError(
+                f"{type(error).__name__}: {error}",
+                "This is a fault of specpanel itself: the traceback is printed when the panel is left.",
+            )
+            fault.__cause__ = error
+            self._fail(fault)
+
+    def _fail(self, error: SpecpanelError) -> None:
+        self.failure = error
+        self._tell(Note(str(error)))
 
     async def _start(self, profile: Profile) -> None:
         await self._end_watch()
@@ -218,7 +248,7 @@ class Desk:
     async def _switch(self, profile: Profile) -> None:
         old = self.current
         plan = await asyncio.to_thread(self.plan, profile)
-        if old is None or old.facts.exit_code is not None:
+        if old is None or not old.is_up:
             await self._start(profile)
             return
         frame = self.feed.latest
@@ -305,12 +335,17 @@ class Desk:
         """Preflight and start; returns as soon as the process exists."""
         python = resolve_python(profile.engine.python)
         facts = await asyncio.to_thread(probe_interpreter, python)
+        loop = asyncio.get_running_loop()
+
+        def tell(event: Event) -> None:
+            loop.call_soon_threadsafe(self._tell, event)
+
         placed = await asyncio.to_thread(
-            with_model_paths, profile, python, lambda text: self._tell(Note(text))
+            with_model_paths, profile, python, lambda text: tell(Note(text))
         )
         if self._interrupted.is_set():
             raise InterruptedRunError
-        await asyncio.to_thread(refuse_what_cannot_work, placed, facts, self._tell)
+        await asyncio.to_thread(refuse_what_cannot_work, placed, facts, tell)
         launch = Launch(
             placed, build_command(placed, facts, os.environ), self._tell, settings=profile
         )
@@ -435,8 +470,9 @@ class Desk:
                 self._recorder.write(event_line(event))
             except SpecpanelError as error:
                 self._recorder = None
-                self._listener(Note(f"{error} Recording ended."))
-        self._listener(event)
+                self._tell(Note(f"{error} Recording ended."))
+        for listener in self._listeners:
+            listener(event)
 
 
 def _look(served: Served) -> None:

@@ -1,6 +1,7 @@
 """What all screens share: the top bar, the key line, and the one line of a terminal that is too small."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
@@ -13,6 +14,10 @@ from specpanel.app.tui.screens.layout import too_small
 from specpanel.app.tui.widgets.bars import KeyLine, TopBar
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.session.desk import Desk
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.panel import Panel
 
 
 class TooSmall(Canvas):
@@ -40,6 +45,15 @@ class PanelScreen(Screen[None]):
         self.top_bar = TopBar(tabs, self.tab, glyphs=glyphs)
         self.key_line = KeyLine((), glyphs=glyphs)
         self._too_small = TooSmall(id="too-small")
+
+    @property
+    def panel(self) -> "Panel":
+        return cast("Panel", self.app)
+
+    @property
+    def desk(self) -> Desk | None:
+        """What starts, switches and stops servers; None over a recording."""
+        return self.panel.desk
 
     def compose(self) -> ComposeResult:
         yield self.top_bar
