@@ -1,14 +1,16 @@
 """Puts theme files into Textual and gives every ink its style."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 
+from specpanel.app.tui.charts.heat_plot import HEAT_LEVELS, heat_levels
 from specpanel.themes import ThemeFile
 
 PATTERN_THEMES = frozenset({"mono"})
@@ -51,11 +53,32 @@ _FALLBACK_SERIES = {
     False: ("#0b6aa8", "#b35c00", "#a03d78", "#6e6300", "#b03a00", "#0a7a5e"),
 }
 
+_FALLBACK_HEAT = ("#00224e", "#575d6d", "#a69d75", "#fee838")
+
+
+class InkStyles(dict[str, Style]):
+    """Style by ink. The many inks of a heat map are made when they are first asked for."""
+
+    def __init__(self, variables: Mapping[str, str], base: Style) -> None:
+        super().__init__()
+        self._variables = variables
+        self._base = base
+
+    def __missing__(self, ink: str) -> Style:
+        levels = heat_levels(ink)
+        if levels is None:
+            raise KeyError(ink)
+        upper, lower = (
+            None if level is None else self._variables[f"heat-{level}"][:7] for level in levels
+        )
+        self[ink] = style = self._base + Style(color=upper, bgcolor=lower)
+        return style
+
 
 def to_textual(file: ThemeFile) -> Theme:
     """The theme as Textual wants it, with our colours as style variables."""
     variables = variables_of(file.ink, file.series)
-    variables |= {f"heat-{number}": color for number, color in enumerate(file.heat)}
+    variables |= heat_variables(file.heat)
     variables |= file.variables
     theme = Theme(
         name=file.name, dark=file.dark, variables=variables, primary=file.colors["primary"]
@@ -68,14 +91,27 @@ def variables_of(ink: Mapping[str, str], series: tuple[str, ...]) -> dict[str, s
     return named | {f"series-{number}": color for number, color in enumerate(series, 1)}
 
 
+def heat_variables(stops: Sequence[str]) -> dict[str, str]:
+    """The shades of the heat map, from low to high, between evenly spaced ``stops``."""
+    colors = [Color.parse(stop) for stop in stops]
+    shades = {}
+    for level in range(HEAT_LEVELS):
+        place = level / (HEAT_LEVELS - 1) * (len(colors) - 1)
+        below = min(int(place), len(colors) - 2)
+        shade = colors[below].blend(colors[below + 1], place - below)
+        shades[f"heat-{level}"] = shade.hex6.lower()
+    return shades
+
+
 def fallback_variables(*, dark: bool) -> dict[str, str]:
     """Our variables for a theme that does not know them (Textual's own)."""
-    return variables_of(_FALLBACK_INK[dark], _FALLBACK_SERIES[dark])
+    stops = _FALLBACK_HEAT if dark else _FALLBACK_HEAT[::-1]
+    return variables_of(_FALLBACK_INK[dark], _FALLBACK_SERIES[dark]) | heat_variables(stops)
 
 
-def ink_styles(variables: Mapping[str, str], base: Style) -> dict[str, Style]:
+def ink_styles(variables: Mapping[str, str], base: Style) -> InkStyles:
     """A style for every ink, on the background of ``base``."""
-    styles = {}
+    styles = InkStyles(variables, base)
     for ink, (color, background, extra) in _INKS.items():
         style = Style.parse(extra) if extra else Style.null()
         style += Style(color=variables[color][:7])

@@ -15,6 +15,15 @@ class Moment:
     time_s: float
     breaks: bool
     frame: Frame
+    restarts: bool = False
+    """The server's counters started over between the Frame before and this one."""
+
+    @property
+    def note(self) -> str | None:
+        """What a chart writes at this moment: the Frame's own mark, or that the server started over."""
+        if self.frame.mark is not None:
+            return self.frame.mark
+        return "restart" if self.restarts else None
 
 
 class Timeline:
@@ -40,8 +49,8 @@ class Timeline:
         restarted = frame.elapsed_s < last.frame.elapsed_s
         if restarted:
             self._offset_s = last.time_s + 1.0 - frame.elapsed_s
-        breaks = restarted or frame.epoch != last.frame.epoch
-        return Moment(frame.elapsed_s + self._offset_s, breaks, frame)
+        restarts = frame.epoch != last.frame.epoch
+        return Moment(frame.elapsed_s + self._offset_s, restarted or restarts, frame, restarts)
 
     @property
     def latest(self) -> Moment | None:

@@ -107,7 +107,7 @@ def test_every_range_holds_its_values_and_has_ticks(
     for value in (low, high):
         assert -1e-6 <= scale.fraction(max(value, 1e-9)) <= 1 + 1e-6
         assert 0 <= scale.dot(value, 40) < 40
-    assert all(len(tick_label(tick)) <= 6 for tick in scale.ticks(wanted))
+    assert all(len(tick_label(tick)) <= 5 for tick in scale.ticks(wanted))
 
 
 @pytest.mark.parametrize(

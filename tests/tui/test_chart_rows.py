@@ -6,8 +6,9 @@ import random
 import pytest
 
 from specpanel.app.tui.charts.bar_plot import bar_lines
+from specpanel.app.tui.charts.cells import LABEL_CELLS, time_ticks
 from specpanel.app.tui.charts.glyphs import ASCII, BLOCK, BRAILLE, Glyphs, choose_glyphs
-from specpanel.app.tui.charts.line_plot import LABEL_CELLS, LinePlot, Series, time_ticks
+from specpanel.app.tui.charts.line_plot import LinePlot, Series
 from specpanel.app.tui.ink import Line, text_of, width_of
 from specpanel.core.monitor.frame import Interval, PositionRate
 

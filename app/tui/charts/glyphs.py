@@ -24,11 +24,13 @@ class Glyphs:
     tick: str
     corner: str
     mark: str
+    reference: str  # a level line to compare with
     sample: str  # stands for a line in a legend
     dashes: tuple[str, str, str]  # the same, when lines differ by pattern instead of colour
     bar: str  # a cell filled from 1/n to n/n
     bar_low: str  # from the low end of the interval to the estimate
     bar_track: str
+    shades: str  # from low to high, where a heat map has no colours
     whisker: tuple[str, str, str]
     box: tuple[str, str, str, str, str, str]  # ╭ ─ ╮ │ ╰ ╯
     ellipsis: str
@@ -64,11 +66,13 @@ BRAILLE = Glyphs(
     tick="┤",
     corner="└",
     mark="┊",
+    reference="╌",
     sample="━",
     dashes=("━━", "╍╍", "┅┅"),
     bar="▏▎▍▌▋▊▉█",
     bar_low="─",
     bar_track="·",
+    shades="·░▒▓█",
     whisker=("├", "─", "┤"),
     box=("╭", "─", "╮", "│", "╰", "╯"),
     ellipsis="…",
@@ -85,11 +89,13 @@ BLOCK = Glyphs(
     tick="┤",
     corner="└",
     mark="│",
+    reference="-",
     sample="━",
     dashes=("━━", "╍╍", "┅┅"),
     bar="▏▎▍▌▋▊▉█",
     bar_low="─",
     bar_track="·",
+    shades="·░▒▓█",
     whisker=("├", "─", "┤"),
     box=("┌", "─", "┐", "│", "└", "┘"),
     ellipsis="…",
@@ -106,11 +112,13 @@ ASCII = Glyphs(
     tick="+",
     corner="+",
     mark="|",
+    reference="-",
     sample="=",
     dashes=("==", "=-", "--"),
     bar="#",
     bar_low="=",
     bar_track=".",
+    shades=".:-=+*#%@",
     whisker=("|", "-", "|"),
     box=("+", "-", "+", "|", "+", "+"),
     ellipsis="~",

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from specpanel.app.tui.charts.bins import Bins
+from specpanel.app.tui.charts.cells import LABEL_CELLS, runs, time_axis, write, write_note
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.raster import Raster
 from specpanel.app.tui.charts.scale import RangeKeeper, Scale, tick_label
-from specpanel.app.tui.ink import Line, Span, clean, fit, shorten
+from specpanel.app.tui.ink import Line, Span, clean, shorten
 
-LABEL_CELLS = 5
 _MARKS_KEPT = 64
 _MINIMUM_COLUMNS, _MINIMUM_ROWS = 8, 3
 
@@ -26,6 +26,14 @@ class Series:
     ink: str
     dash: int = 0  # the pattern when colours are off
     group: str = ""  # stands before the first name of the group in the legend
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A value to compare with, drawn as a level line behind the series, and what it means."""
+
+    value: float
+    label: str
 
 
 class LinePlot:
@@ -44,8 +52,10 @@ class LinePlot:
         low: float | None = None,
         high: float | None = None,
         patterns: bool = False,
+        reference: Reference | None = None,
     ) -> None:
         self.series = tuple(series)
+        self._reference = reference
         self.glyphs = glyphs
         self.patterns = patterns
         self._log = log
@@ -85,6 +95,21 @@ class LinePlot:
         for bins, value in zip(self._bins, values, strict=False):
             bins.add(time_s, value)
 
+    def take(
+        self,
+        time_s: float,
+        values: Sequence[float | None],
+        *,
+        breaks: bool = False,
+        note: str | None = None,
+    ) -> None:
+        """One moment whole: a break before it, its sample, and its mark."""
+        if breaks:
+            self.break_lines()
+        self.add(time_s, values)
+        if note is not None:
+            self.mark(time_s, note)
+
     def break_lines(self) -> None:
         """No line crosses this moment: the server's counters started over."""
         for bins in self._bins:
@@ -123,10 +148,16 @@ class LinePlot:
         span = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
         scale = self._range.update(span, self._now_s, max(2, raster.rows // 3))
         self._rasterise(raster, right, scale)
-        lines = self._plot_rows(raster, right, scale)
-        if span is None and self.empty_reason:
-            lines = self._with_reason(lines, raster)
-        lines.append(self._time_axis(raster))
+        labels = self._tick_rows(raster, scale)
+        rows = self._plot_rows(raster, right, scale, labels)
+        self._write_reference(rows, raster, scale)
+        self._write_reason(rows, raster, right)
+        lines = [
+            (self._axis_span(labels.get(number)), *runs(cells)) for number, cells in enumerate(rows)
+        ]
+        kind = "log" if self._log else ""
+        axis = time_axis(self._window_s, raster.columns)
+        lines.append(((f"{kind:>{LABEL_CELLS}}{self.glyphs.corner}", "axis"), (axis, "axis")))
         return lines
 
     def _right(self, raster: Raster) -> int:
@@ -146,17 +177,28 @@ class LinePlot:
             raster.line(owner, bins, scale, right=right, from_column=from_column, dash=dash)
         self._drawn = (right, scale)
 
-    def _plot_rows(self, raster: Raster, right: int, scale: Scale) -> list[Line]:
-        labels = self._tick_rows(raster, scale)
+    def _plot_rows(
+        self, raster: Raster, right: int, scale: Scale, labels: dict[int, str]
+    ) -> list[list[Span]]:
         marks = self._mark_columns(raster, right)
-        lines = []
+        level = self._reference_row(raster, scale)
+        rows = []
         for row in range(raster.rows):
-            label = labels.get(row)
-            axis = (label or "").rjust(LABEL_CELLS)[-LABEL_CELLS:]
-            axis += self.glyphs.tick if label is not None else self.glyphs.axis
-            cells = self._cells(raster, row, marks, grid=label is not None)
-            lines.append(((axis, "axis"), *_runs(cells)))
-        return lines
+            blank = (" ", "grid") if row not in labels else (self.glyphs.grid, "grid")
+            if row == level:
+                blank = (self.glyphs.reference, "axis")
+            rows.append(self._cells(raster, row, marks, blank))
+        return rows
+
+    def _axis_span(self, label: str | None) -> Span:
+        text = (label or "").rjust(LABEL_CELLS)[-LABEL_CELLS:]
+        return text + (self.glyphs.tick if label is not None else self.glyphs.axis), "axis"
+
+    def _reference_row(self, raster: Raster, scale: Scale) -> int | None:
+        reference = self._reference
+        if reference is None or not scale.low <= reference.value <= scale.high:
+            return None
+        return scale.dot(reference.value, raster.dots_high) // self.glyphs.dots_y
 
     def _tick_rows(self, raster: Raster, scale: Scale) -> dict[int, str]:
         """Row of cells to label, without two in one row; the outermost ticks win."""
@@ -176,9 +218,8 @@ class LinePlot:
                 columns[min(raster.columns - 1, x // self.glyphs.dots_x)] = label
         return columns
 
-    def _cells(self, raster: Raster, row: int, marks: dict[int, str], *, grid: bool) -> list[Span]:
+    def _cells(self, raster: Raster, row: int, marks: dict[int, str], blank: Span) -> list[Span]:
         bits, owner = raster.bits[row], raster.owner[row]
-        blank = (self.glyphs.grid, "grid") if grid else (" ", "grid")
         inks = ("grid", *(series.ink for series in self.series))
         glyphs = self.glyphs.cells
         cells = [
@@ -193,60 +234,38 @@ class LinePlot:
                 cells[column] = (self.glyphs.mark, "mark")
             if row == 0:
                 end = min((other for other in marks if other > column), default=raster.columns)
-                _write(cells, owner, range(column + 1, end), label, self.glyphs.ellipsis)
+                write_note(cells, owner, range(column + 1, end), label, self.glyphs.ellipsis)
         return cells
 
-    def _with_reason(self, lines: list[Line], raster: Raster) -> list[Line]:
-        text = shorten(self.empty_reason, raster.columns - 2, self.glyphs.ellipsis)
-        row = raster.rows // 2
-        pad = (raster.columns - cell_len(text)) // 2
-        lines[row] = fit((lines[row][0], (" " * pad, "text"), (text, "muted")), self._width)
-        return lines
+    def _write_reference(self, rows: list[list[Span]], raster: Raster, scale: Scale) -> None:
+        """Says what the level line means, at its left end, where no series runs over it."""
+        row = self._reference_row(raster, scale)
+        if self._reference is None or row is None:
+            return
+        text = f" {self._reference.label} "
+        cells = cell_len(text)
+        if cells <= raster.columns // 2 and not any(raster.owner[row][1 : cells + 1]):
+            write(rows[row], 1, text, "muted")
 
-    def _time_axis(self, raster: Raster) -> Line:
-        axis = [" "] * raster.columns
-        for back_s, text in time_ticks(self._window_s, raster.columns):
-            at = round((1 - back_s / self._window_s) * (raster.columns - 1))
-            at = min(raster.columns - len(text), max(0, at - len(text) // 2))
-            axis[at : at + len(text)] = text
-        kind = "log" if self._log else ""
-        return ((f"{kind:>{LABEL_CELLS}}{self.glyphs.corner}", "axis"), ("".join(axis), "axis"))
+    def _write_reason(self, rows: list[list[Span]], raster: Raster, right: int) -> None:
+        """Says why the series that matters most, the last one, has no newest values.
 
-
-def time_ticks(window_s: float, columns: int) -> list[tuple[float, str]]:
-    """Moments on the time axis as seconds before now, with their labels, oldest first."""
-    wanted = max(1, min(6, columns // 12))
-    steps = (5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600)
-    step = next((step for step in steps if window_s / step <= wanted), steps[-1])
-    ticks = [step * number for number in range(int(window_s // step), 0, -1)]
-    minutes = step % 60 == 0 or window_s > 120
-    labels = [(float(back), f"-{back / 60:g} min" if minutes else f"-{back} s") for back in ticks]
-    return [*labels, (0.0, "now")]
-
-
-def _runs(cells: Sequence[Span]) -> list[Span]:
-    """Neighbouring cells of one ink as one span."""
-    runs: list[Span] = []
-    texts: list[str] = []
-    current = ""
-    for text, ink in cells:
-        if ink != current and texts:
-            runs.append(("".join(texts), current))
-            texts = []
-        current = ink
-        texts.append(text)
-    if texts:
-        runs.append(("".join(texts), current))
-    return runs
-
-
-def _write(cells: list[Span], owner: bytearray, room: range, text: str, ellipsis: str) -> None:
-    """Puts a note into the free cells at the start of ``room``; a line keeps its cells."""
-    free = next((at for at in room if owner[at]), room.stop)
-    text = shorten(text, min(24, free - room.start - 1), ellipsis)
-    at = room.start
-    for char in text:
-        cells[at] = (char, "mark")
-        for extra in range(1, cell_len(char)):
-            cells[at + extra] = ("", "mark")
-        at += max(1, cell_len(char))
+        The words stand in the gap at the right, in the free row that is nearest to the middle; in a
+        gap that is too narrow for them there are none.
+        """
+        bins = self._bins[-1]
+        start = 0
+        if bins.span(right - raster.dots_wide + 1) is not None:
+            start = (bins.newest - right + raster.dots_wide - 1) // self.glyphs.dots_x + 2
+        room = raster.columns - start - 2
+        text = self.empty_reason
+        if cell_len(text) > room and start == 0:
+            text = shorten(text, room, self.glyphs.ellipsis)
+        if not text or cell_len(text) > room:
+            return
+        at = start + 1 + (room - cell_len(text)) // 2
+        middle = raster.rows // 2
+        for row in sorted(range(raster.rows), key=lambda row: abs(row - middle)):
+            if not any(raster.owner[row][at - 1 : at + cell_len(text) + 1]):
+                write(rows[row], at, text, "muted")
+                return

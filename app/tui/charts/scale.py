@@ -138,10 +138,22 @@ class RangeKeeper:
         return Scale(self._low if self._low is not None else low, high, self._log)
 
 
+_LARGE = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+_SMALL = ((1e-3, 1e-3, "m"), (1e-6, 1e-6, "u"), (1e-10, 1e-9, "n"))
+
+
 def tick_label(value: float) -> str:
-    """A tick in at most five characters: 0.05, 2.5, 40, 1.5k, 2M."""
+    """A tick in at most five characters: 0.05, 2.5, 40, 1.5k, 2M, 5m (thousandths)."""
     magnitude = abs(value)
-    for limit, divisor, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+    for limit, divisor, suffix in _LARGE:
         if magnitude >= limit:
             return f"{value / divisor:.3g}{suffix}"
-    return f"{value:.4g}" if magnitude >= 1 or magnitude == 0 else f"{value:.2g}"
+    if magnitude >= 1:
+        return f"{value:.4g}"
+    if magnitude >= 0.01:
+        return f"{value:.2g}"
+    for limit, divisor, suffix in _SMALL:
+        if magnitude >= limit:
+            scaled = value / divisor
+            return f"{scaled:.3g}{suffix}" if magnitude >= divisor else f"{scaled:.2g}{suffix}"
+    return "0"

@@ -17,7 +17,7 @@ from specpanel.app.tui.screens.live_charts import live_charts
 from specpanel.app.tui.timeline import Moment, PhaseLog, Timeline
 from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
-from specpanel.app.tui.widgets.chart import ChartPane, LineChart, PositionChart
+from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
 from specpanel.core.monitor.feed import Feed
 
@@ -187,7 +187,7 @@ class LiveScreen(PanelScreen):
 
     def action_cursor(self, columns: int) -> None:
         chart = self.charts[self.selected]
-        if self.zoomed and isinstance(chart, LineChart):
+        if self.zoomed:
             chart.move_cursor(columns)
 
     def action_conditional(self) -> None:
@@ -195,7 +195,10 @@ class LiveScreen(PanelScreen):
             if isinstance(chart, PositionChart):
                 chart.toggle_conditional()
 
+    def action_heat(self) -> None:
+        for chart in self.charts:
+            if isinstance(chart, PositionChart):
+                chart.toggle_over_time()
+
     def _drop_cursor(self) -> None:
-        chart = self.charts[self.selected]
-        if isinstance(chart, LineChart):
-            chart.drop_cursor()
+        self.charts[self.selected].drop_cursor()

@@ -1,0 +1,119 @@
+"""What each chart shows of a Frame: one record a chart, for the screen and for ``specpanel plot``. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
+from specpanel.app.tui.charts.line_plot import LinePlot, Reference, Series
+from specpanel.app.tui.figures import grouped, milliseconds
+from specpanel.core.monitor.frame import Frame, Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One line chart. ``sample`` gives one value a series; ``reason`` says why they are absent."""
+
+    id: str
+    title: str
+    unit: str
+    series: tuple[Series, ...]
+    sample: Callable[[Frame], Sequence[float | None]]
+    reason: Callable[[Frame | None], str]
+    show_value: Callable[[float], str]
+    log: bool = False
+    low: float | None = None
+    high: float | None = None
+    reference: Reference | None = None
+
+    def plot(self, *, glyphs: Glyphs = BRAILLE, patterns: bool = False) -> LinePlot:
+        return LinePlot(
+            self.series,
+            glyphs=glyphs,
+            log=self.log,
+            low=self.low,
+            high=self.high,
+            patterns=patterns,
+            reference=self.reference,
+        )
+
+
+def acceptance_values(frame: Frame) -> Sequence[float | None]:
+    sample = frame.speculation
+    if sample is None:
+        return (None, None)
+    return (sample.lifetime_acceptance_length, sample.acceptance_length)
+
+
+def latency_values(frame: Frame) -> Sequence[float | None]:
+    latency = frame.latency
+    if latency is None:
+        return (None, None, None, None)
+    return (*_p99_and_p50(latency.ttft), *_p99_and_p50(latency.tpot))
+
+
+def _p99_and_p50(quantiles: Quantiles | None) -> tuple[float | None, float | None]:
+    if quantiles is None:
+        return None, None
+    return quantiles.p99.value_ms, quantiles.p50.value_ms
+
+
+def throughput_values(frame: Frame) -> Sequence[float | None]:
+    return (frame.engine.generation_tokens_per_s if frame.engine else None,)
+
+
+def no_drafts_because(frame: Frame | None) -> str:
+    """Why nothing about drafts can be drawn."""
+    if frame is None or frame.speculation is None:
+        return "n/a: no metrics yet"
+    return f"n/a: {frame.speculation.absent or 'no drafts'}"
+
+
+def no_latency_because(frame: Frame | None) -> str:
+    if frame is None or frame.latency is None:
+        return "n/a: no metrics yet"
+    return f"n/a: no request finished in the last {frame.latency.window_s:.0f} s"
+
+
+def no_throughput_because(frame: Frame | None) -> str:
+    return "n/a: no metrics yet" if frame is None or frame.engine is None else "n/a: not reported"
+
+
+ACCEPTANCE = Subject(
+    id="acceptance",
+    title="Acceptance length",
+    unit="tokens a step",
+    series=(Series("lifetime", "faint", 1), Series("now", "series-1", 0)),
+    sample=acceptance_values,
+    reason=no_drafts_because,
+    show_value=lambda value: f"{value:.2f}",
+    low=1.0,
+    high=2.0,
+    reference=Reference(1.0, "nothing accepted"),
+)
+LATENCY = Subject(
+    id="latency",
+    title="Latency ms",
+    unit="ms",
+    series=(
+        Series("p99", "series-4", 2, "TTFT"),
+        Series("p50", "series-2", 1, "TTFT"),
+        Series("p99", "series-3", 2, "TPOT"),
+        Series("p50", "series-1", 0, "TPOT"),
+    ),
+    sample=latency_values,
+    reason=no_latency_because,
+    show_value=milliseconds,
+    log=True,
+)
+TOKENS = Subject(
+    id="tokens",
+    title="Tokens/s",
+    unit="tokens/s",
+    series=(Series("output", "series-1", 0),),
+    sample=throughput_values,
+    reason=no_throughput_because,
+    show_value=grouped,
+    low=0.0,
+    high=10.0,
+)
+SUBJECTS = (ACCEPTANCE, LATENCY, TOKENS)
