@@ -98,8 +98,8 @@ class Monitor:
         self.counters: EngineCounters | None = None
 
     def mark(self, text: str) -> None:
-        """Put a mark on the next Frame."""
-        self._mark = text
+        """Put a mark on the next Frame, beside one that is there already."""
+        self._mark = text if self._mark is None else f"{self._mark}, {text}"
 
     async def run(self) -> None:
         """Publish a Frame a second, on a grid that does not drift."""
@@ -109,7 +109,7 @@ class Monitor:
                 while True:
                     self._poll(client)
                     await asyncio.sleep(max(0.0, min(PERIOD_S, due_s + 0.3 - time.monotonic())))
-                    self._publish()
+                    self.publish()
                     due_s += PERIOD_S
                     due_s = max(due_s, time.monotonic() - PERIOD_S)
                     await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -165,7 +165,8 @@ class Monitor:
         self._scrape_error = reason
         self._window.gap(time.monotonic())
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Make and publish a Frame now; ``run`` does so once a second."""
         now = time.monotonic()
         if now - self._pids_asked_s >= _PROCESSES_EVERY_S:
             self._pids_asked_s = now

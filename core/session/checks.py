@@ -31,9 +31,10 @@ def refuse_what_cannot_work(
         if finding not in errors[:1]:
             tell(FindingMade(finding.code, finding.severity, finding.text, finding.fix))
     if errors:
-        raise _as_error(errors[0])
+        raise as_error(errors[0])
 
 
-def _as_error(finding: Finding) -> SpecpanelError:
+def as_error(finding: Finding) -> SpecpanelError:
+    """The finding as the error that a refused launch raises."""
     kind = LaunchError if finding.code in _OF_THE_MOMENT else ConfigurationError
     return kind(finding.text, finding.fix)

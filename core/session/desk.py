@@ -11,56 +11,27 @@ import threading
 import time
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from specpanel.core.engine import identity
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
-from specpanel.core.engine.metrics import ExpositionError, parse_exposition
 from specpanel.core.engine.process import complete, is_running, stop_server
-from specpanel.core.engine.registry import ServerRecord
+from specpanel.core.engine.registry import ServerRecord, table_without_secrets
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
-from specpanel.core.monitor.recording import Recorder
-from specpanel.core.session.checks import refuse_what_cannot_work
+from specpanel.core.monitor.recording import Recorder, line
+from specpanel.core.session.checks import as_error, refuse_what_cannot_work
 from specpanel.core.session.events import Event, FrameTaken, Listener, Note, event_line
+from specpanel.core.session.history import recording_path
 from specpanel.core.session.launch import InterruptedRunError, Launch
+from specpanel.core.session.sending import Sending
+from specpanel.core.session.served import Served, drained, served_record
 from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
 from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
-from specpanel.core.traffic.endpoint import Endpoint
-from specpanel.core.traffic.load import Load
-from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
-
-_FOLLOW_S = 0.25
-_DRAIN_S = 20.0
-
-
-@dataclass(slots=True)
-class Served:
-    """A server on the desk. ``record`` is None where someone else started it; ``launch`` unless we did."""
-
-    facts: ServerFacts
-    profile: Profile | None = None
-    record: ServerRecord | None = None
-    launch: Launch | None = None
-
-    @property
-    def name(self) -> str:
-        return self.facts.name or self.facts.url
-
-    @property
-    def log(self) -> Path | None:
-        return None if self.record is None else self.record.log
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it was neither stopped nor has ended by itself; it may be starting."""
-        return self.facts.exit_code is None and not self.facts.stopped
 
 
 class Desk:
@@ -84,6 +55,7 @@ class Desk:
         self.feed = feed
         self.current: Served | None = None
         self.starting: Served | None = None  # beside ``current`` while a switch is on its way
+        self._retiring: Served | None = None  # replaced, and not ended yet
         self.previous: Profile | None = None
         self.before: Frame | None = None  # the last Frame of the configuration before this one
         self.busy: str | None = None
@@ -97,9 +69,7 @@ class Desk:
         self._epochs = 0
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._load_task: asyncio.Task[None] | None = None
-        self._load: Load | None = None
-        self._load_stop = asyncio.Event()
+        self._sending = Sending(self._tell)
         self._interrupted = asyncio.Event()
         self._hurry = threading.Event()
         self._monitor: Monitor | None = None
@@ -151,21 +121,45 @@ class Desk:
         self._hurry.set()
 
     def set_traffic(self, on: bool) -> None:
-        """Begin or end sending the current profile's traffic."""
+        """Begin or end sending the current profile's traffic.
+
+        Raises:
+            NotRunningError: no server is ready, or its profile is not known.
+        """
+        served = self.current
+        if on and (served is None or not served.is_up or served.facts.starting):
+            raise NotRunningError("there is no server to send traffic to")
+        if on and served is not None and served.profile is None:
+            raise NotRunningError(
+                "the server was not started from a profile, so there is no traffic to send it"
+            )
         self.sends_traffic = on
         if on:
             self._begin_load()
         else:
-            self._load_stop.set()
+            self._sending.stop()
+
+    @property
+    def sending(self) -> bool:
+        """Whether traffic of ours is being sent."""
+        return self._sending.active
 
     def mark(self, text: str) -> None:
-        """Mark this moment in the charts and the recording."""
-        if self._monitor is not None:
-            self._monitor.mark(text)
+        """Mark this moment in the charts and the recording.
+
+        Raises:
+            NotRunningError: nothing is watched, so there is no moment to mark.
+        """
+        if self._monitor is None or self._watch is None:
+            raise NotRunningError("there is nothing to mark: no server is watched")
+        self._monitor.mark(text)
 
     def plan(self, profile: Profile) -> SwitchPlan:
         """What changing to ``profile`` means, without doing it. Looks at the machine: about 0.3 s."""
-        return plan_switch(None if self.current is None else self.current.profile, profile)
+        found = self.current
+        if found is None:
+            return plan_switch(None, profile, running=False)
+        return plan_switch(found.profile, profile, running=found.is_up and found.record is not None)
 
     @property
     def owns_server(self) -> bool:
@@ -185,7 +179,7 @@ class Desk:
             if leave and served is not None and served.is_up and served.facts.starting:
                 self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._end_load()
+        await self._sending.end()
         served = self.current
         if not leave and served is not None and served.record is not None and served.is_up:
             await self._end_server(served)
@@ -247,10 +241,12 @@ class Desk:
 
     async def _switch(self, profile: Profile) -> None:
         old = self.current
-        plan = await asyncio.to_thread(self.plan, profile)
         if old is None or not old.is_up:
             await self._start(profile)
             return
+        plan = await asyncio.to_thread(self.plan, profile)
+        if plan.errors:
+            raise as_error(plan.errors[0])
         frame = self.feed.latest
         if plan.side_by_side:
             await self._switch_beside(old, port_beside(profile, old.facts.url))
@@ -259,29 +255,38 @@ class Desk:
         self.before = frame
         self.previous = old.profile
         self.mark(f"switch to {_words(profile)}")
+        if self._retiring is not None:
+            await self._retire(self._retiring)
+
+    async def _retire(self, old: Served) -> None:
+        """End a server that another one has replaced, once its last requests are done."""
+        await drained(old.facts.url, self._interrupted)
+        await self._stop_processes(old)
+        self._retiring = None
 
     async def _switch_beside(self, old: Served, profile: Profile) -> None:
         served = self.starting = await self._launched(profile)
+        looking = asyncio.create_task(served.keep_looking())
         try:
             await self._until_ready(served)
         except (SpecpanelError, InterruptedRunError):
             await self._stop_processes(served)
             raise
         finally:
+            looking.cancel()
             self.starting = None
-        await self._end_load()
+        await self._sending.end()
         await self._end_watch()
         self.current = served
         self.last_log = served.log
         self._begin_watch(served)
         self._begin_load()
         if old.record is not None:
-            await _drained(old.facts.url)
-            await self._stop_processes(old)
+            self._retiring = old
 
     async def _switch_over(self, old: Served, profile: Profile) -> None:
         """Stop and start, for want of memory; a start that fails brings the old configuration back."""
-        await self._end_load()
+        await self._sending.end()
         if old.record is not None:
             await self._end_server(old)
         try:
@@ -297,15 +302,7 @@ class Desk:
         record = complete(record)
         if not await asyncio.to_thread(is_running, record):
             raise NotRunningError(f"{record.name} is not running any more")
-        facts = ServerFacts(
-            url=record.url,
-            name=record.name,
-            model=record.model,
-            drafter=record.drafter,
-            draft_tokens=record.draft_tokens,
-            pid=record.pid,
-        )
-        await self._replace(Served(facts, record.settings, record))
+        await self._replace(served_record(record))
 
     async def _watch_url(self, url: str) -> None:
         async with EngineClient(url) as client:
@@ -316,7 +313,7 @@ class Desk:
         await self._replace(Served(facts))
 
     async def _replace(self, served: Served) -> None:
-        await self._end_load()
+        await self._sending.end()
         await self._end_watch()
         self.current = served
         self.last_log = served.log
@@ -326,7 +323,7 @@ class Desk:
         served = self.current
         if served is None or served.record is None:
             raise NotRunningError("there is no server of ours to stop")
-        await self._end_load()
+        await self._sending.end()
         await self._end_server(served)
 
     # -- servers ----------------------------------------------------------------------------
@@ -371,8 +368,13 @@ class Desk:
 
     async def _end_server(self, served: Served) -> None:
         """Stop a server that is watched: the Frames say so until another one comes."""
+        served.look()
+        ended = not served.is_up  # by itself: then its exit code is what is told
         await self._stop_processes(served)
-        served.facts.stopped = True
+        if not ended:
+            served.facts.stopped = True
+        if self._monitor is not None and self._watch is not None:
+            self._monitor.publish()
 
     async def _stop_processes(self, served: Served) -> None:
         if served.launch is not None:
@@ -387,8 +389,8 @@ class Desk:
         self._monitor = Monitor(
             self.feed,
             lambda: served.facts,
-            traffic=lambda: None if self._load is None else self._load.progress,
-            processes=lambda: _pids(served),
+            traffic=lambda: self._sending.progress,
+            processes=served.pids,
             on_frame=self._frame,
             began_s=self._began_s,
             first_epoch=self._epochs,
@@ -398,9 +400,7 @@ class Desk:
     async def _follow(self, served: Served, monitor: Monitor) -> None:
         frames = asyncio.create_task(monitor.run())
         try:
-            while True:
-                _look(served)
-                await asyncio.sleep(_FOLLOW_S)
+            await served.keep_looking()
         finally:
             frames.cancel()
             await asyncio.gather(frames, return_exceptions=True)
@@ -416,47 +416,27 @@ class Desk:
         self._epochs = frame.epoch + 1
         self._tell(FrameTaken(frame))
 
-    # -- traffic ----------------------------------------------------------------------------
-
     def _begin_load(self) -> None:
         served = self.current
-        ready = served is not None and not served.facts.starting and served.facts.exit_code is None
-        if not self.sends_traffic or not ready or served is None or served.profile is None:
+        if served is None or not served.is_up or served.facts.starting:
             return
-        if self._load_task is None or self._load_task.done():
-            self._load_stop = asyncio.Event()
-            self._load_task = asyncio.create_task(self._send(served, served.profile))
-
-    async def _send(self, served: Served, profile: Profile) -> None:
-        settings = profile.traffic
-        found = read_prompts(settings.prompts) if settings.prompts else builtin_prompts()
-        prompts = choose(found, settings.kinds, settings.seed)
-        try:
-            async with Endpoint(served.facts.url, profile.target.served_name) as endpoint:
-                self._load = Load(
-                    endpoint, prompts, settings, on_record=lambda _: None, stop=self._load_stop
-                )
-                await self._load.run()
-        except SpecpanelError as error:
-            self._tell(Note(str(error)))
-        finally:
-            self._load = None
-
-    async def _end_load(self) -> None:
-        self._load_stop.set()
-        if self._load_task is not None:
-            await asyncio.gather(self._load_task, return_exceptions=True)
-            self._load_task = None
+        if self.sends_traffic and served.profile is not None:
+            self._sending.begin(served.facts.url, served.profile)
 
     # -- telling ----------------------------------------------------------------------------
 
     def _open_recording(self, served: Served) -> None:
         if self._recordings is None:
             return
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        name = served.name.rpartition("/")[2].replace(":", "-")
-        with suppress(SpecpanelError):
-            self._recorder = Recorder(self._recordings / f"{name}-{stamp}.ndjson")
+        name = served.name.rpartition("/")[2]
+        try:
+            self._recorder = Recorder(recording_path(name, self._recordings))
+        except SpecpanelError as error:
+            self._tell(Note(f"{error.message}; the panel goes on without one"))
+            return
+        if served.profile is not None:
+            profile = table_without_secrets(served.profile)
+            self._recorder.write(line("settings", {"profile": profile}))
 
     def _close_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
@@ -473,42 +453,6 @@ class Desk:
                 self._tell(Note(f"{error} Recording ended."))
         for listener in self._listeners:
             listener(event)
-
-
-def _look(served: Served) -> None:
-    """Bring what is known of the process up to date."""
-    facts, launch = served.facts, served.launch
-    if facts.exit_code is not None or facts.stopped:
-        return
-    if launch is None:
-        if served.record is not None and not identity.leader_lives(
-            served.record.pid, served.record.start_mark
-        ):
-            facts.detail = "its process has ended"
-            facts.exit_code = -1
-            facts.ended.set()
-        return
-    launch.describe(facts)
-
-
-def _pids(served: Served) -> list[int]:
-    record = served.record
-    return [] if record is None else identity.session_members(record.pid, record.start_mark)
-
-
-async def _drained(url: str) -> None:
-    """Wait until the server has no request left, for 20 s at most."""
-    deadline = time.monotonic() + _DRAIN_S
-    async with EngineClient(url) as client:
-        while time.monotonic() < deadline:
-            body = await client.metrics()
-            try:
-                counters = parse_exposition(body.text or "").counters.total
-            except ExpositionError:
-                return
-            if not counters.running and not counters.waiting:
-                return
-            await asyncio.sleep(_FOLLOW_S)
 
 
 def _words(profile: Profile) -> str:

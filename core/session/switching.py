@@ -31,21 +31,29 @@ class SwitchPlan:
     errors: tuple[Finding, ...]  # what keeps it from working
 
 
-def plan_switch(before: Profile | None, after: Profile) -> SwitchPlan:
+def plan_switch(before: Profile | None, after: Profile, *, running: bool = True) -> SwitchPlan:
     """What changing to ``after`` means. Looks at the machine, starts nothing.
+
+    ``running`` says whether a server of ours has to make way.
 
     Raises:
         ConfigurationError: ``after`` names an interpreter or a model that does not exist.
     """
     changes = differences(before, after)
     prepared = look_ahead(after)
-    # The port is the old server's own: the switch takes another one, or frees it first.
-    errors = tuple(f for f in blocking(prepared.findings) if f.code != "port-taken")
     on_cpu = prepared.facts.platform == "cpu"
     roomy = not any(finding.code == "memory-low" for finding in prepared.findings)
-    side_by_side = before is not None and on_cpu and roomy
-    if before is None:
-        cost = "a start: nothing runs yet"
+    side_by_side = running and before is not None and on_cpu and roomy
+    # Beside the old server another port is taken; its own is free once it has stopped.
+    old_port = before is not None and before.engine.port == after.engine.port
+    finds_port = side_by_side or (running and old_port)
+    errors = tuple(
+        finding
+        for finding in blocking(prepared.findings)
+        if not (finds_port and finding.code == "port-taken")
+    )
+    if not running:
+        cost = "a start: no server of ours has to make way"
     elif side_by_side:
         cost = "a restart beside the old server, which goes on serving until the new one is ready"
     else:

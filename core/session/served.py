@@ -1,0 +1,92 @@
+"""A server that a desk knows: what is known of it, and how that is kept up to date."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from specpanel.core.engine import identity
+from specpanel.core.engine.client import EngineClient
+from specpanel.core.engine.metrics import ExpositionError, parse_exposition
+from specpanel.core.engine.registry import ServerRecord
+from specpanel.core.monitor.monitor import ServerFacts
+from specpanel.core.session.launch import Launch
+from specpanel.core.settings.profile import Profile
+
+LOOK_S = 0.25
+_DRAIN_S = 20.0
+
+
+@dataclass(slots=True)
+class Served:
+    """A server on the desk. ``record`` is None where someone else started it; ``launch`` unless we did."""
+
+    facts: ServerFacts
+    profile: Profile | None = None
+    record: ServerRecord | None = None
+    launch: Launch | None = None
+
+    @property
+    def name(self) -> str:
+        return self.facts.name or self.facts.url
+
+    @property
+    def log(self) -> Path | None:
+        return None if self.record is None else self.record.log
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it was neither stopped nor has ended by itself; it may be starting."""
+        return self.facts.exit_code is None and not self.facts.stopped
+
+    def look(self) -> None:
+        """Bring what is known of the process up to date."""
+        facts = self.facts
+        if not self.is_up:
+            return
+        if self.launch is not None:
+            self.launch.describe(facts)
+        elif self.record is not None and not identity.leader_lives(
+            self.record.pid, self.record.start_mark
+        ):
+            facts.detail = "its process has ended"
+            facts.exit_code = -1
+            facts.ended.set()
+
+    async def keep_looking(self) -> None:
+        """Look four times a second, until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def pids(self) -> list[int]:
+        record = self.record
+        return [] if record is None else identity.session_members(record.pid, record.start_mark)
+
+
+def served_record(record: ServerRecord) -> Served:
+    """A server that another process of specpanel's started."""
+    facts = ServerFacts(
+        url=record.url,
+        name=record.name,
+        model=record.model,
+        drafter=record.drafter,
+        draft_tokens=record.draft_tokens,
+        pid=record.pid,
+    )
+    return Served(facts, record.settings, record)
+
+
+async def drained(url: str, interrupted: asyncio.Event) -> None:
+    """Wait until the server has no request left, for 20 s at most, or until ``interrupted``."""
+    deadline = time.monotonic() + _DRAIN_S
+    async with EngineClient(url) as client:
+        while time.monotonic() < deadline and not interrupted.is_set():
+            body = await client.metrics()
+            try:
+                counters = parse_exposition(body.text or "").counters.total
+            except ExpositionError:
+                return
+            if not counters.running and not counters.waiting:
+                return
+            await asyncio.sleep(LOOK_S)
