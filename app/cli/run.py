@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specpanel.app.cli import options
-from specpanel.app.cli.report import guarded, say
+from specpanel.app.cli.report import guarded, say, talk
 
 if TYPE_CHECKING:
     from specpanel.core.session.session import Plan
@@ -40,8 +40,12 @@ def run(
         bool, typer.Option("--baseline", help="Measure the same prompts without a drafter first.")
     ] = False,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Write everything to this file (NDJSON).")
+        Path | None,
+        typer.Option("--record", help="Record to this file (NDJSON), not to the folder of runs."),
     ] = None,
+    no_record: Annotated[
+        bool, typer.Option("--no-record", help="Leave no recording (specpanel runs lists them).")
+    ] = False,
     as_json: options.Json = False,
     keep_running: Annotated[
         bool, typer.Option("--keep-running", help="Leave the server running at the end.")
@@ -65,8 +69,8 @@ def run(
         "--prompts": prompts,
     }
     profile = options.resolved_profile(name, flags, assignments, context.obj or ())
-    plan = _plan(profile, baseline, attach, model, keep_running, record)
-    fly(plan, as_json=as_json)
+    plan = _plan(profile, baseline, attach, model, keep_running)
+    fly(_recorded(plan, record, no_record), as_json=as_json)
 
 
 def _plan(
@@ -75,7 +79,6 @@ def _plan(
     attach: str | None,
     model: str | None,
     keep_running: bool,
-    record: Path | None,
 ) -> "Plan":
     from specpanel.core.errors import ConfigurationError
     from specpanel.core.session.session import Plan
@@ -99,7 +102,23 @@ def _plan(
     if endless and (baseline or not sys.stdout.isatty()):
         traffic = traffic.model_copy(update={"requests": _REQUESTS_WITHOUT_TTY})
         profile = profile.model_copy(update={"traffic": traffic})
-    return Plan(profile, baseline, attach, keep_running, record)
+    return Plan(profile, baseline, attach, keep_running)
+
+
+def _recorded(plan: "Plan", record: Path | None, no_record: bool) -> "Plan":
+    """The plan with the file that it is recorded to: every run is, unless that is refused."""
+    from dataclasses import replace
+
+    from specpanel.core.errors import ConfigurationError
+    from specpanel.core.session.history import recording_path
+
+    if record is not None and no_record:
+        raise ConfigurationError("--record and --no-record contradict each other", "Keep one.")
+    if no_record:
+        return plan
+    if record is not None:
+        return replace(plan, record=record)
+    return replace(plan, record=recording_path(plan.profile.name), record_by_itself=True)
 
 
 def fly(plan: "Plan", *, as_json: bool) -> None:
@@ -116,6 +135,8 @@ def fly(plan: "Plan", *, as_json: bool) -> None:
         return await session.run()
 
     outcome = asyncio.run(whole())
+    if plan.record_by_itself and plan.record is not None and plan.record.exists() and not as_json:
+        talk(f"recorded: specpanel runs show {plan.record.stem}")
     if outcome.error is not None:
         say(outcome.error)
     if outcome.exit_code:

@@ -22,9 +22,16 @@ from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
-from specpanel.core.monitor.recording import Recorder, line
+from specpanel.core.monitor.recording import Recorder
 from specpanel.core.session.checks import as_error, refuse_what_cannot_work
-from specpanel.core.session.events import Event, FrameTaken, Listener, Note, event_line
+from specpanel.core.session.events import (
+    Event,
+    FrameTaken,
+    Listener,
+    Note,
+    SettingsChosen,
+    event_line,
+)
 from specpanel.core.session.history import recording_path
 from specpanel.core.session.launch import InterruptedRunError, Launch
 from specpanel.core.session.sending import Sending
@@ -430,13 +437,13 @@ class Desk:
             return
         name = served.name.rpartition("/")[2]
         try:
-            self._recorder = Recorder(recording_path(name, self._recordings))
+            recorder = Recorder(recording_path(name, self._recordings))
+            if served.profile is not None:
+                chosen = SettingsChosen(table_without_secrets(served.profile))
+                recorder.write(event_line(chosen))
+            self._recorder = recorder
         except SpecpanelError as error:
             self._tell(Note(f"{error.message}; the panel goes on without one"))
-            return
-        if served.profile is not None:
-            profile = table_without_secrets(served.profile)
-            self._recorder.write(line("settings", {"profile": profile}))
 
     def _close_recording(self) -> None:
         recorder, self._recorder = self._recorder, None

@@ -19,6 +19,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsChosen:
+    """What the run or the server was asked to be: the profile as a table, without secrets."""
+
+    kind: ClassVar[str] = "settings"
+    profile: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class FindingMade:
     """Preflight found something. ``severity`` is error, warning or info."""
 
@@ -108,6 +116,7 @@ class SummaryMade:
 
 Event = (
     Note
+    | SettingsChosen
     | FindingMade
     | LegBegan
     | Launched

@@ -17,7 +17,8 @@ from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
-from specpanel.core.errors import ExitCode, SpecpanelError, TrafficError
+from specpanel.core.engine.registry import table_without_secrets
+from specpanel.core.errors import ExitCode, RecordingError, SpecpanelError, TrafficError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame, TrafficSample
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -30,6 +31,7 @@ from specpanel.core.session.events import (
     Listener,
     Note,
     RequestDone,
+    SettingsChosen,
     SummaryMade,
     event_line,
 )
@@ -47,13 +49,17 @@ _ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its en
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a session is to do."""
+    """What a session is to do.
+
+    ``record_by_itself``: nobody asked for the recording, so one that cannot be written is a note.
+    """
 
     profile: Profile
     baseline: bool = False
     attach: str | None = None
     keep_running: bool = False
     record: Path | None = None
+    record_by_itself: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +113,12 @@ class Session:
         """Do the plan; tell what was measured, also after an interrupt or a failure.
 
         Raises:
-            RecordingError: the recording cannot be written.
+            RecordingError: the recording that was asked for cannot be written.
         """
         error: SpecpanelError | None = None
-        if self.plan.record is not None:
-            self._recorder = Recorder(self.plan.record)
+        self._begin_recording()
         try:
+            self._emit(SettingsChosen(table_without_secrets(self.plan.profile)))
             try:
                 await self._legs()
             except InterruptedRunError:
@@ -123,8 +129,7 @@ class Session:
             self._emit(SummaryMade(summary))
             return Outcome(summary, error)
         finally:
-            if self._recorder is not None:
-                self._recorder.close()
+            self._end_recording()
 
     # -- the plan, step by step -------------------------------------------------------------
 
@@ -186,7 +191,12 @@ class Session:
                     # Here, where the process is still followed: its end may be yet to come.
                     raise await self._root_cause(launch, error) from None
         finally:
-            if self._keep_running and leg == "drafter" and launch.ready and launch.exit_code is None:
+            if (
+                self._keep_running
+                and leg == "drafter"
+                and launch.ready
+                and launch.exit_code is None
+            ):
                 self._note(
                     f"{record.name} goes on at {record.url}; specpanel stop {record.name} ends it"
                 )
@@ -268,6 +278,39 @@ class Session:
     def _frame(self, frame: Frame) -> None:
         self._emit(FrameTaken(frame))
 
+    # -- the recording ----------------------------------------------------------------------
+
+    def _begin_recording(self) -> None:
+        if self.plan.record is None:
+            return
+        try:
+            self._recorder = Recorder(self.plan.record)
+        except RecordingError as error:
+            self._go_on_without(error)
+
+    def _record(self, text: str) -> None:
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write(text)
+        except RecordingError as error:
+            self._go_on_without(error)
+
+    def _end_recording(self) -> None:
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.close()
+        except RecordingError as error:
+            self._go_on_without(error)
+
+    def _go_on_without(self, error: RecordingError) -> None:
+        """A recording that nobody asked for ends no run."""
+        if not self.plan.record_by_itself:
+            raise error
+        self._recorder = None
+        self._listener(Note(f"{error.message}; the run goes on without one"))
+
     # -- small things -----------------------------------------------------------------------
 
     def _prompts(self) -> tuple[Prompt, ...]:
@@ -283,8 +326,7 @@ class Session:
         self._emit(Note(text))
 
     def _emit(self, event: Event) -> None:
-        if self._recorder is not None:
-            self._recorder.write(event_line(event))
+        self._record(event_line(event))
         self._listener(event)
 
     def _summary(self, error: SpecpanelError | None) -> Summary:

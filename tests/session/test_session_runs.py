@@ -11,6 +11,7 @@ from specpanel.core.engine.process import running_servers
 from specpanel.core.monitor.recording import read_recording
 
 KINDS = {
+    "settings",
     *("note", "finding", "leg", "launched", "phase", "ready", "request", "frame", "stopped"),
     "summary",
 }
