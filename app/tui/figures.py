@@ -182,17 +182,26 @@ def _cache(frame: Frame | None) -> Figure:
     )
 
 
-def server_state(frame: Frame | None, glyphs: Glyphs, *, wide: bool) -> Line:
-    """The server in the top bar: glyph and word, where, drafter, time."""
+def server_state(
+    frame: Frame | None, glyphs: Glyphs, *, wide: bool, whole: bool = True, coming: Line = ()
+) -> Line:
+    """The server in the top bar: glyph and word, where, drafter, time.
+
+    ``wide`` has the drafter and the time, ``whole`` the host and the phase of a start, too. What is
+    ``coming``, the start of another server, takes the place of drafter and time.
+    """
     if frame is None:
-        return ((f"{glyphs.states['stopped']} no server", "muted"),)
+        return coming or ((f"{glyphs.states['stopped']} no server", "muted"),)
     server = frame.server
     tone = _TONES[server.state]
-    spans: list[Span] = [(f"{glyphs.states[server.state]} {_state_word(server)}", tone)]
+    word = _state_word(server, phase=wide and whole)
+    spans: list[Span] = [(f"{glyphs.states[server.state]} {word}", tone)]
     if frame.scrape.state == "failing" and server.state in ("serving", "degraded"):
         spans.append((f" {glyphs.states['warning']} metrics failing", "warn"))
     address = server.url.rsplit("/", 1)[-1]
-    spans.append((f"  {clean(address)}" if wide else f" {_port(address)}", "text"))
+    spans.append((f"  {clean(address)}" if wide and whole else f" {_port(address)}", "text"))
+    if coming:
+        return (*spans, ("  ", "text"), *coming)
     if wide:
         if server.drafter:
             k = f" k={server.draft_tokens}" if server.draft_tokens is not None else ""
@@ -206,8 +215,10 @@ def _port(address: str) -> str:
     return f":{port}" if colon and host else address
 
 
-def _state_word(server: ServerSample) -> str:
+def _state_word(server: ServerSample, *, phase: bool) -> str:
     if server.state == "starting" and server.phase_s is not None:
+        if phase and server.phase:
+            return f"starting {clean(server.phase)} {server.phase_s:.0f} s"
         return f"starting {server.phase_s:.0f} s"
     if server.state == "exited" and server.exit_code is not None:
         return f"exited {server.exit_code}"

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line
 from specpanel.app.tui.screens.layout import too_small
-from specpanel.app.tui.widgets.bars import KeyLine, TopBar
+from specpanel.app.tui.widgets.bars import KeyLine, TopBar, coming_words
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.desk import Desk
@@ -42,7 +42,7 @@ class PanelScreen(Screen[None]):
     def __init__(self, tabs: Sequence[tuple[str, str]], *, glyphs: Glyphs) -> None:
         super().__init__()
         self.glyphs = glyphs
-        self.top_bar = TopBar(tabs, self.tab, glyphs=glyphs)
+        self.top_bar = TopBar(tabs, self.tab, glyphs=glyphs, coming=self._coming)
         self.key_line = KeyLine((), glyphs=glyphs)
         self._too_small = TooSmall(id="too-small")
 
@@ -54,6 +54,9 @@ class PanelScreen(Screen[None]):
     def desk(self) -> Desk | None:
         """What starts, switches and stops servers; None over a recording."""
         return self.panel.desk
+
+    def _coming(self, wide: bool) -> Line:
+        return () if self.desk is None else coming_words(self.desk, self.glyphs, wide=wide)
 
     def compose(self) -> ComposeResult:
         yield self.top_bar

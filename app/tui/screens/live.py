@@ -109,7 +109,7 @@ class LiveScreen(PanelScreen):
         self.board.set_class(charted, "-absent")
         self.grid.set_class(not charted, "-absent")
         self.top_bar.show(frame)
-        self.kpi.show(frame)
+        self.kpi.show(frame, None if self.desk is None else self.desk.before)
         self.trouble.show(frame, hidden=not charted)
         self.host.show(frame)
         if not charted:

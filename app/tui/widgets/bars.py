@@ -1,15 +1,19 @@
 """The rows at the top and the bottom of every screen, and the small ones between."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
-from specpanel.app.tui.ink import Line, Span, fit, spread, width_of, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, spread, width_of, wrap
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.monitor.frame import Frame
+from specpanel.core.session.desk import Desk
 
 WIDE_COLUMNS = 100
+NAMES_COLUMNS = 112
+"""From here on the top bar names every tab; below, the one that is shown."""
+DRAFTER_COLUMNS = 76
 
 
 class TopBar(Canvas):
@@ -19,8 +23,16 @@ class TopBar(Canvas):
     TopBar { height: 1; background: $panel; }
     """
 
-    def __init__(self, tabs: Sequence[tuple[str, str]], active: str, *, glyphs: Glyphs) -> None:
+    def __init__(
+        self,
+        tabs: Sequence[tuple[str, str]],
+        active: str,
+        *,
+        glyphs: Glyphs,
+        coming: Callable[[bool], Line] = lambda wide: (),
+    ) -> None:
         super().__init__(id="top-bar")
+        self._coming = coming
         self._tabs = tuple(tabs)
         self._active = active
         self.glyphs = glyphs
@@ -31,15 +43,38 @@ class TopBar(Canvas):
         self.redraw()
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        whole = width >= NAMES_COLUMNS
         spans: list[Span] = [(" specpanel ", "brand"), (" ", "text")]
         for key, label in self._tabs:
             if label == self._active:
                 spans.append((f" {key} {label} ", "tab-on"))
-            else:
+            elif whole:
                 spans += [(f" {key}", "muted"), (f" {label} ", "tab")]
+            else:
+                spans.append((f" {key} ", "tab"))
             spans.append((" ", "text"))
-        state = server_state(self._frame, self.glyphs, wide=width >= WIDE_COLUMNS)
+        state = server_state(
+            self._frame,
+            self.glyphs,
+            wide=width >= DRAFTER_COLUMNS,
+            whole=whole,
+            coming=self._coming(whole),
+        )
         return [spread(tuple(spans), (*state, (" ", "text")), width, self.glyphs.ellipsis)]
+
+
+def coming_words(desk: Desk, glyphs: Glyphs, *, wide: bool) -> Line:
+    """What the desk is about, where the Frames do not tell it: a start beside the current server."""
+    sign = "<>" if glyphs.name == "ascii" else "⇄"
+    served = desk.starting
+    if served is not None:
+        facts = served.facts
+        name = f"{clean(served.name)} " if wide else ""
+        took = "" if facts.phase_s is None else f" {facts.phase_s:.0f} s"
+        return ((f"{sign} {name}{clean(facts.phase or 'starting')}{took}", "warn"),)
+    if desk.busy is None or (desk.current is not None and desk.current.facts.starting):
+        return ()
+    return ((f"{sign} {clean(desk.busy) if wide else clean(desk.busy).split(' ')[0]}", "warn"),)
 
 
 class TroubleLine(Canvas):

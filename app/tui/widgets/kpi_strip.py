@@ -1,10 +1,11 @@
 """The numbers that matter, in one row of columns: label, value and, where there is room, a note."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
+from specpanel.app.tui.comparison import changes
 from specpanel.app.tui.figures import Figure, figures
-from specpanel.app.tui.ink import Line, Span, fit, shorten
+from specpanel.app.tui.ink import Line, Span, fit, shorten, width_of
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.frame import Frame
 
@@ -19,17 +20,29 @@ class KpiStrip(Canvas):
         super().__init__(id=id)
         self.glyphs = glyphs
         self._figures = figures(None)
+        self._changes: Mapping[str, Span] = {}
 
-    def show(self, frame: Frame | None) -> None:
+    def show(self, frame: Frame | None, before: Frame | None = None) -> None:
+        """The numbers of ``frame``, and how they differ from the configuration ``before``."""
         self._figures = figures(frame)
+        self._changes = changes(frame, before, self.glyphs)
         self.redraw()
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
-        return strip_rows(self._figures, width, height, self.glyphs)
+        return strip_rows(self._figures, width, height, self.glyphs, self._changes)
 
 
-def strip_rows(shown: Sequence[Figure], width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The strip as rows. Columns depend on the width alone, so that no number moves another."""
+def strip_rows(
+    shown: Sequence[Figure],
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    changed: Mapping[str, Span] | None = None,
+) -> list[Line]:
+    """The strip as rows. Columns depend on the width alone, so that no number moves another.
+
+    A change stands before the note, or behind the value where there is no row of notes.
+    """
     wide = sum(figure.cells + _WIDE_GAP for figure in shown) <= width
     gap = _WIDE_GAP if wide else _GAP
     cells: list[int] = []
@@ -48,7 +61,16 @@ def strip_rows(shown: Sequence[Figure], width: int, height: int, glyphs: Glyphs)
         row: list[Span] = []
         for figure, room in columns:
             text, ink = _cell(figure, y, wide=wide)
-            row += fit(((" ", "text"), (shorten(text, room - 1, glyphs.ellipsis), ink)), room)
+            cell: list[Span] = [(" ", "text"), (shorten(text, room - 1, glyphs.ellipsis), ink)]
+            change = (changed or {}).get(figure.label)
+            if change is not None and y == 2:
+                left = room - 1 - width_of((change,)) - 2
+                cell = [(" ", "text"), change, ("  ", "text")]
+                cell.append((shorten(text, max(0, left), glyphs.ellipsis), ink))
+            elif change is not None and (y, height) == (1, 2):
+                fits = width_of((*cell, change)) + 1 <= room
+                cell += [(" ", "text"), change] if fits else []
+            row += fit(cell, room)
         rows.append(tuple(row))
     return rows
 
