@@ -5,9 +5,10 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Scope = Literal["live", "zoom", "panel"]
+Scope = Literal["launch", "live", "zoom", "panel"]
 
 SCOPE_TITLES: dict[Scope, str] = {
+    "launch": "Launch",
     "live": "Live",
     "zoom": "Live, one chart zoomed",
     "panel": "Everywhere",
@@ -31,6 +32,27 @@ class Key:
 
 
 # id, keys, as shown, action, label, help
+_LAUNCH = (
+    ("enter", "enter", "enter", "enter", "Edit", "Edit the setting, or fold its section"),
+    ("start", "ctrl+r", "^r", "start", "Start", "Start what the form says, or go to what is wrong"),
+    ("toggle", "space", "space", "switch", "", "Turn a setting on or off"),
+    ("next", "right_square_bracket", "]", "profile(1)", "", "The next profile"),
+    ("previous", "left_square_bracket", "[", "profile(-1)", "", "The profile before"),
+    ("filter", "slash", "/", "filter", "Filter", "Only settings whose name, flag or help matches"),
+    ("write", "w,ctrl+s", "w", "write(False)", "Write", "Write the profile into a file"),
+    ("clone", "c", "c", "write(True)", "Clone", "Write it under another name"),
+    ("undo", "u", "u", "undo", "Undo", "Take the last edit back"),
+    ("copy", "y", "y", "copy", "Copy", "Copy the command to the clipboard"),
+    ("side", "v", "v", "side", "Side", "Show or hide the command and preflight"),
+    ("reset", "delete,backspace", "del", "reset", "", "Back to the default"),
+    ("fold", "a", "a", "fold_all", "", "Show all settings, or only those that are set"),
+    ("down", "down,j", "down", "move(1)", "", "The next setting"),
+    ("up", "up,k", "up", "move(-1)", "", "The setting before"),
+    ("page_down", "pagedown", "pgdn", "move(10)", "", "Ten settings on"),
+    ("page_up", "pageup", "pgup", "move(-10)", "", "Ten settings back"),
+    ("pane", "tab,shift+tab", "tab", "pane", "", "From the form to the profiles, and back"),
+    ("cancel", "escape", "esc", "cancel", "", "Leave the editor or the filter"),
+)
 _LIVE = (
     ("freeze", "space", "space", "freeze", "Freeze", "Freeze the picture; sampling goes on"),
     ("longer", "plus,equals_sign", "+", "window(1)", "", "A longer time window"),
@@ -54,6 +76,7 @@ _ZOOM = (
     ("leave", "escape", "esc", "leave_zoom", "All charts", "Show all charts again"),
 )
 _PANEL = (
+    ("launch", "1", "1", "show('launch')", "", "The Launch screen"),
     ("live", "2", "2", "show('live')", "", "The Live screen"),
     ("reserved", "3,4,5", "3 4 5", "reserved", "", "Train, Lab and MLA: not in this version"),
     ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
@@ -69,9 +92,15 @@ def _keys(scope: Scope, rows: tuple[tuple[str, str, str, str, str, str], ...]) -
     )
 
 
-KEYS: tuple[Key, ...] = (*_keys("live", _LIVE), *_keys("zoom", _ZOOM), *_keys("panel", _PANEL))
+KEYS: tuple[Key, ...] = (
+    *_keys("launch", _LAUNCH),
+    *_keys("live", _LIVE),
+    *_keys("zoom", _ZOOM),
+    *_keys("panel", _PANEL),
+)
 
 _PAIRS = {
+    "launch.next": ("[ ]", "Profile"),
     "live.longer": ("+ -", "Window"),
     "live.next": ("[ ]", "Chart"),
     "zoom.earlier": ("left right", "Values"),

@@ -29,6 +29,7 @@ from specpanel.app.tui.screens.dialogs import (
     StoppingScreen,
     error_words,
 )
+from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
@@ -65,6 +66,7 @@ class Mode:
 
 
 MODE_TABLE: tuple[Mode, ...] = (
+    Mode("launch", "1", "Launch", ("launch",), lambda panel: panel.build_launch()),
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
 )
 """The screens that exist, in the order of their tabs."""
@@ -161,6 +163,9 @@ class Panel(App[None]):
     @property
     def tabs(self) -> list[tuple[str, str]]:
         return [*((mode.key, mode.label) for mode in MODE_TABLE), ("?", "Help")]
+
+    def build_launch(self) -> LaunchScreen:
+        return LaunchScreen(self.tabs, glyphs=self.glyphs)
 
     def build_live(self) -> LiveScreen:
         return LiveScreen(

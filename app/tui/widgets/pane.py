@@ -41,7 +41,8 @@ class Pane(Canvas):
             return [self._rule(across, "", "", width, ink), *inside]
         edge = (upright, ink)
         rows = [self._rule(across, top_left, top_right, width, ink)]
-        rows += [(edge, *fit(row, inner_width), edge) for row in inside]
+        inside += [()] * (inner_height - len(inside))
+        rows += [(edge, *fit(row, inner_width), edge) for row in inside[:inner_height]]
         rows.append(((bottom_left + across * inner_width + bottom_right, ink),))
         return rows
 
@@ -56,6 +57,8 @@ class Pane(Canvas):
             # Whole words and numbers only: half a number would be a wrong one.
             while len(heading) > 1 and width_of(heading) > room - 2:
                 heading = heading[:-1]
-            heading = fit((*heading, (self.glyphs.ellipsis, "muted")), max(0, room - 1))
+            if width_of(heading) > room - 2:
+                heading = fit(heading, max(0, room - 2), self.glyphs.ellipsis)
+            heading = (*heading, (self.glyphs.ellipsis, "muted"))
         fill = max(0, room - width_of(heading))
         return ((left + across, ink), *heading, (across * fill + right, ink))

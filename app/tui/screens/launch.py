@@ -1,0 +1,481 @@
+"""The Launch screen: choose a profile, change it in one form, see the command it becomes, start it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.containers import Container, Horizontal
+from textual.widget import Widget
+from textual.worker import Worker
+
+from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.ink import Line, clean
+from specpanel.app.tui.keys import bindings, line_entries
+from specpanel.app.tui.screens.base import PanelScreen
+from specpanel.app.tui.screens.launch_draft import Draft
+from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launch
+from specpanel.app.tui.widgets.command_preview import CommandPreview, Findings, PreflightLine
+from specpanel.app.tui.widgets.form import Form, FormHelp
+from specpanel.app.tui.widgets.form_entries import Heading
+from specpanel.app.tui.widgets.profile_list import ProfileList, reason_of
+from specpanel.core.engine.command import shell_text
+from specpanel.core.errors import SpecpanelError
+from specpanel.core.monitor.feed import Feed
+from specpanel.core.preflight.finding import Finding
+from specpanel.core.session.preparing import Prepared, look_ahead
+from specpanel.core.settings.files import ProfileFile, catalogue, write_profile
+from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.rows import parse
+
+_SETTLE_S = 0.15
+"""Edits that follow each other faster are looked at once."""
+
+_FIRST_PRESET = "demo-ngram"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the look ahead at a profile gave: the launch thought through, or why there is none."""
+
+    profile: Profile
+    prepared: Prepared | None
+    error: SpecpanelError | None
+
+
+class LaunchScreen(PanelScreen):
+    """Edits drafts of profiles. What blocks (files, probes, preflight) is done in threads."""
+
+    tab = "Launch"
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("launch")]
+
+    def __init__(
+        self, tabs: Sequence[tuple[str, str]], *, glyphs: Glyphs, chosen: str | None = None
+    ) -> None:
+        super().__init__(tabs, glyphs=glyphs)
+        self.files: tuple[ProfileFile, ...] = ()
+        self.chosen = chosen
+        self.outlook: Outlook | None = None
+        self.side_shown = True
+        self.view: View = "form"
+        self._drafts: dict[str, Draft] = {}
+        self._plan: LaunchPlan = plan_launch(120, 40)
+        self._copying = False
+        self.profiles = ProfileList(glyphs=glyphs)
+        self.form = Form(glyphs=glyphs)
+        self.command = CommandPreview(glyphs=glyphs)
+        self.findings = Findings(glyphs=glyphs)
+        self.summary = PreflightLine(glyphs=glyphs)
+        self.help_pane = FormHelp(glyphs=glyphs)
+        self.side = Container(self.command, self.findings, id="launch-side")
+
+    def compose_body(self) -> Iterable[Widget]:
+        yield Horizontal(self.profiles, self.form, self.side, id="launch-body")
+        yield self.summary
+        yield self.help_pane
+
+    def on_mount(self) -> None:
+        self.form.show("", (), {}, empty=("reading the profiles",))
+        self._show_keys()
+
+    def on_screen_resume(self) -> None:
+        self.top_bar.show(self.panel.feed.latest)
+        self._read_profiles(self.chosen)
+
+    def receive(self, feed: Feed) -> None:
+        self.top_bar.show(feed.latest)
+        self._show_profiles()
+
+    def _work(self, group: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Does something beside the loop; what is newer in the same group takes its place."""
+        _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+
+    # Profiles
+
+    @property
+    def file(self) -> ProfileFile | None:
+        return next((file for file in self.files if file.name == self.chosen), None)
+
+    @property
+    def draft(self) -> Draft | None:
+        """The edits over the chosen profile; None where it is broken or none is chosen."""
+        file = self.file
+        if file is None or file.profile is None:
+            return None
+        draft = self._drafts.get(file.name)
+        if draft is None:
+            draft = self._drafts[file.name] = Draft(file.profile)
+        return draft
+
+    def _read_profiles(self, chosen: str | None) -> None:
+        self._work("profiles", partial(self._catalogue, chosen))
+
+    async def _catalogue(self, chosen: str | None) -> None:
+        self.files = tuple(await asyncio.to_thread(catalogue))
+        for file in self.files:
+            draft = self._drafts.get(file.name)
+            if draft is not None and not draft.edited:
+                del self._drafts[file.name]  # its file may say something else by now
+        names = [file.name for file in self.files]
+        self.choose(chosen if chosen in names else self._first())
+
+    def _first(self) -> str | None:
+        """The profile that runs, else the first of the user's, else a preset that works anywhere."""
+        good = [file for file in self.files if file.error is None]
+        names = [file.name for file in good]
+        for name in (self._in_use(), *(file.name for file in good if file.origin == "yours")):
+            if name in names:
+                return name
+        return _FIRST_PRESET if _FIRST_PRESET in names else next(iter(names), None)
+
+    def _in_use(self) -> str | None:
+        served = None if self.desk is None else self.desk.current
+        if served is None or not served.is_up or served.profile is None:
+            return None
+        return served.profile.name
+
+    def choose(self, name: str | None) -> None:
+        """Shows another profile in the form."""
+        self.chosen = name
+        self._show_draft()
+
+    def _show_profiles(self) -> None:
+        edited = [name for name, draft in self._drafts.items() if draft.edited]
+        self.profiles.show(self.files, self.chosen, edited=edited, running=self._in_use())
+
+    def _show_draft(self) -> None:
+        file, draft = self.file, self.draft
+        if draft is None:
+            said: tuple[str, ...] = ("no profile",)
+            if file is not None and file.error is not None:
+                said = (reason_of(file), file.error.fix, str(file.path))
+            self.form.show(file.name if file else "", (), {}, empty=said)
+        else:
+            name = f"{self.chosen}{' *' if draft.edited else ''}"
+            self.form.show(name, draft.rows, draft.errors)
+            if draft.profile is not None:
+                self._look_ahead(draft.profile)
+        self._show_profiles()
+        self._show_side()
+        self._show_legend()
+
+    def _show_legend(self) -> None:
+        names = [file.name for file in self.files]
+        place = f"{names.index(self.chosen) + 1}/{len(names)}" if self.chosen in names else ""
+        note: Line = ()
+        if place and not self._plan.wide:
+            note = (("[ ]", "key"), (f" other profile {place}", "muted"))
+        self.form.rows.note = note
+        self.form.rows.redraw()
+
+    # The command and preflight
+
+    def _look_ahead(self, profile: Profile) -> None:
+        if self.outlook is None or self.outlook.profile != profile:
+            self._work("look-ahead", partial(self._look, profile))
+
+    async def _look(self, profile: Profile) -> None:
+        """The newest profile wins: another look cancels this one."""
+        await asyncio.sleep(_SETTLE_S)
+        try:
+            prepared = await asyncio.to_thread(look_ahead, profile)
+            self.outlook = Outlook(profile, prepared, None)
+        except SpecpanelError as error:
+            self.outlook = Outlook(profile, None, error)
+        self._show_side()
+
+    def _current_outlook(self) -> Outlook | None:
+        """What is known of exactly what the form says; None while that is being found out."""
+        outlook, draft = self.outlook, self.draft
+        if outlook is None or draft is None or outlook.profile != draft.profile:
+            return None
+        return outlook
+
+    def _show_side(self) -> None:
+        draft, outlook, current = self.draft, self.outlook, self._current_outlook()
+        titles = {} if draft is None else {row.dotted: row.title for row in draft.rows}
+        errors = (
+            []
+            if draft is None
+            else [f"{titles.get(name, name)}: {error}" for name, error in draft.errors.items()]
+        )
+        of_this = outlook is not None and draft is not None and outlook.profile.name == self.chosen
+        prepared = outlook.prepared if outlook is not None and of_this else None
+        note = "looking at the machine"
+        if draft is None:
+            note = "a profile that can be read gives a command"
+        elif errors:
+            note = "the command follows once the settings are valid"
+        elif current is not None and current.error is not None:
+            note = f"{current.error.message}. {current.error.fix}"
+        if current is not None and current.error is not None:
+            prepared = None
+        self.command.show(
+            None if prepared is None else shell_text(prepared.command),
+            self.form.current_row,
+            stale=current is None,
+            note=note,
+        )
+        findings: Sequence[Finding] | None = None
+        if current is not None:
+            findings = current.prepared.findings if current.prepared else None
+            if current.error is not None:
+                errors = [note]
+        said = "" if errors or findings is not None else note
+        self.findings.show(errors, findings, note=said)
+        self.summary.show(errors, findings, said)
+
+    # The form
+
+    def on_form_moved(self, event: Form.Moved) -> None:
+        self._show_help()
+        self._show_side()
+        self._show_keys()
+
+    def _show_help(self, typed_error: str | None = None) -> None:
+        row, draft = self.form.current_row, self.draft
+        error = typed_error
+        if error is None and row is not None and draft is not None:
+            error = draft.errors.get(row.dotted)
+        self.help_pane.show(self.form.current, error)
+
+    def on_form_typed(self, event: Form.Typed) -> None:
+        row = self.form.current_row
+        if row is not None:
+            self._show_help(parse(row, event.text).error or "")
+
+    def on_form_given(self, event: Form.Given) -> None:
+        draft, row = self.draft, self.form.current_row
+        if event.purpose == "filter":
+            self.form.filter_by(event.text.strip())
+        elif event.purpose == "name":
+            self._write(event.text.strip())
+        elif draft is not None and row is not None:
+            draft.give(row, event.text)
+            self._show_draft()
+
+    # Writing
+
+    def _write(self, name: str) -> None:
+        draft = self.draft
+        if draft is None or draft.profile is None or not name:
+            return
+        try:
+            profile = Profile.model_validate({**draft.table, "name": name})
+        except ValueError:
+            self.panel.say(
+                f"{name} cannot be the name of a profile: letters, digits, . - _ +",
+                severity="warning",
+            )
+            return
+        if any(file.name == name and file.origin == "preset" for file in self.files):
+            self.panel.say(
+                f"{name} is a preset and stays as it is; choose another name", severity="warning"
+            )
+            return
+        mine = name == self.chosen and not self._copying
+        self._work("write", partial(self._save, profile, overwrite=mine))
+
+    async def _save(self, profile: Profile, *, overwrite: bool) -> None:
+        try:
+            path = await asyncio.to_thread(write_profile, profile, overwrite=overwrite)
+        except SpecpanelError as error:
+            self.panel.say(f"{error.message}. Choose another name.", severity="warning")
+            return
+        self._drafts.pop(profile.name, None)
+        if self.chosen is not None:
+            self._drafts.pop(self.chosen, None)
+        self.panel.say(f"written: {path}")
+        await self._catalogue(profile.name)
+
+    # Keys
+
+    def _show_keys(self) -> None:
+        self.key_line.show(line_entries("launch", "panel"), ())
+
+    def action_move(self, step: int) -> None:
+        if self.form.editing is not None:
+            self.form.commit()
+        if self.view == "profiles":
+            self.action_profile(step)
+        else:
+            self.form.move(step)
+
+    def action_profile(self, step: int) -> None:
+        names = [file.name for file in self.files]
+        if names and self.form.editing is None:
+            place = names.index(self.chosen) if self.chosen in names else 0
+            self.choose(names[(place + step) % len(names)])
+
+    def action_pane(self) -> None:
+        if self.form.editing is not None:
+            self.form.commit()
+            self.form.move(1)
+            return
+        self.view = "form" if self.view == "profiles" else "profiles"
+        self._arrange()
+
+    def action_enter(self) -> None:
+        entry, row = self.form.current, self.form.current_row
+        if self.view == "profiles":
+            self.view = "form"
+            self._arrange()
+        elif isinstance(entry, Heading):
+            self.form.fold(entry.section)
+        elif row is not None and row.kind == "toggle":
+            self.action_switch()
+        elif row is not None:
+            self._to_form()
+            self.form.edit_value(row)
+
+    def action_switch(self) -> None:
+        entry, row, draft = self.form.current, self.form.current_row, self.draft
+        if isinstance(entry, Heading):
+            self.form.fold(entry.section)
+        elif row is not None and draft is not None and row.kind == "toggle":
+            draft.toggle(row)
+            self._show_draft()
+
+    def action_reset(self) -> None:
+        row, draft = self.form.current_row, self.draft
+        if row is not None and draft is not None:
+            draft.reset(row)
+            self._show_draft()
+
+    def action_undo(self) -> None:
+        draft = self.draft
+        if draft is not None and draft.undo():
+            self._show_draft()
+        else:
+            self.panel.say("nothing to undo")
+
+    def action_filter(self) -> None:
+        self._to_form()
+        self.form.ask("filter", self.form.words)
+
+    def action_fold_all(self) -> None:
+        self.form.fold_all()
+
+    def action_cancel(self) -> None:
+        if self.form.editing is not None:
+            was = self.form.editing
+            self.form.close()
+            if was == "filter":
+                self.form.filter_by("")
+        elif self.form.words:
+            self.form.filter_by("")
+        elif self.view != "form":
+            self._to_form()
+
+    def action_side(self) -> None:
+        if self._plan.wide:
+            self.side_shown = not self.side_shown
+        else:
+            self.view = "form" if self.view == "side" else "side"
+        self._arrange()
+
+    def action_write(self, copy: bool) -> None:
+        if self.form.editing is not None:
+            self.form.commit()
+            return
+        if self.draft is None or self._went_to_error():
+            return
+        self._copying = copy
+        self._to_form()
+        self.form.ask("name", f"{self.chosen}-copy" if copy else self.chosen or "")
+
+    def action_copy(self) -> None:
+        outlook = self._current_outlook()
+        if outlook is None or outlook.prepared is None:
+            self.panel.say("there is no command to copy yet", severity="warning")
+            return
+        self.app.copy_to_clipboard(shell_text(outlook.prepared.command))
+        self.panel.say("the command is in the clipboard")
+
+    async def action_start(self) -> None:
+        """Starts what the form says; something wrong is shown instead."""
+        if self.form.editing is not None:
+            row, draft, text = self.form.current_row, self.draft, self.form.input.value
+            purpose = self.form.editing
+            self.form.close()
+            if (
+                purpose == "value"
+                and row is not None
+                and draft is not None
+                and row.kind != "choice"
+            ):
+                draft.give(row, text)
+                self._show_draft()
+        draft, desk = self.draft, self.desk
+        if draft is None:
+            self.panel.say("this profile cannot be started: it is broken", severity="warning")
+        elif self._went_to_error() or self._went_to_finding():
+            return
+        elif desk is None:
+            self.panel.say(
+                "this panel only looks on; specpanel alone opens one that starts servers",
+                severity="warning",
+            )
+        elif desk.busy is not None:
+            self.panel.say(f"busy: {desk.busy}; stop that first", severity="warning")
+        elif draft.profile is not None:
+            desk.start(draft.profile)
+            await self.app.switch_mode("live")
+
+    def _went_to_error(self) -> bool:
+        """Whether the settings are wrong; the first one that is becomes current."""
+        wrong = None if self.draft is None else self.draft.first_error()
+        if wrong is None:
+            return False
+        dotted, error = wrong
+        self._to_form()
+        self.form.go_to(dotted)
+        self.panel.say(f"{dotted}: {error}", severity="warning")
+        return True
+
+    def _went_to_finding(self) -> bool:
+        """Whether preflight knows a setting that keeps this from starting; it becomes current."""
+        outlook = self._current_outlook()
+        if outlook is None or outlook.prepared is None:
+            return False
+        for finding in outlook.prepared.findings:
+            # A server's own port is taken until it makes room: the desk sees to that.
+            own = finding.code == "port-taken" and self._in_use() is not None
+            if finding.severity == "error" and finding.field is not None and not own:
+                self._to_form()
+                if self.form.go_to(finding.field):
+                    self.panel.say(clean(f"{finding.text}. {finding.fix}"), severity="warning")
+                    return True
+        return False
+
+    # Size and arrangement
+
+    def fit_to(self, width: int, height: int) -> None:
+        self._plan = plan_launch(width, height)
+        self._arrange()
+
+    def _to_form(self) -> None:
+        if self.view != "form":
+            self.view = "form"
+            self._arrange()
+
+    def _arrange(self) -> None:
+        plan = self._plan
+        for pane in (self.profiles, self.form.rows, self.command, self.findings, self.help_pane):
+            pane.framed = plan.framed
+        self.profiles.selected = self.view == "profiles"
+        self.form.rows.selected = self.view != "profiles"
+        self.profiles.display = plan.wide or self.view == "profiles"
+        self.form.display = plan.wide or self.view == "form"
+        self.side.display = self.side_shown if plan.wide else self.view == "side"
+        self.profiles.styles.width = 26 if plan.wide else "1fr"
+        self.side.styles.width = 42 if plan.wide else "1fr"
+        self.help_pane.styles.height = plan.help_rows
+        self.summary.styles.height = plan.summary_rows
+        self.summary.display = plan.summary_rows > 0
+        for canvas in (*self.query(FormHelp), self.profiles, self.command, self.findings):
+            canvas.redraw()
+        self._show_legend()

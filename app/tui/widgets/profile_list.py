@@ -1,0 +1,76 @@
+"""The profiles: the user's own, then the presets; a broken one is listed with its reason."""
+
+from collections.abc import Collection, Sequence
+
+from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten
+from specpanel.app.tui.widgets.pane import Pane
+from specpanel.core.settings.files import ProfileFile
+
+
+class ProfileList(Pane):
+    """Lists profiles, one of them chosen."""
+
+    def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
+        super().__init__("Profiles", glyphs=glyphs, id="profiles")
+        self.files: tuple[ProfileFile, ...] = ()
+        self._chosen: str | None = None
+        self._edited: frozenset[str] = frozenset()
+        self._in_use: str | None = None
+
+    def show(
+        self,
+        files: Sequence[ProfileFile],
+        chosen: str | None,
+        *,
+        edited: Collection[str],
+        running: str | None,
+    ) -> None:
+        self.files, self._chosen = tuple(files), chosen
+        self._edited, self._in_use = frozenset(edited), running
+        self.redraw()
+
+    def compose_inside(self, width: int, height: int) -> Sequence[Line]:
+        rows: list[Line] = []
+        chosen_at = 0
+        for origin, heading in (("yours", "YOURS"), ("preset", "PRESETS")):
+            group = [file for file in self.files if file.origin == origin]
+            if rows:
+                rows.append(())
+            rows.append(((f" {heading}", "brand"),))
+            if not group:
+                rows.append(((" none yet: w writes one", "muted"),))
+            for file in group:
+                if file.name == self._chosen:
+                    chosen_at = len(rows)
+                rows += self._file(file, width)
+        top = max(0, min(chosen_at - height // 2, len(rows) - height))
+        return rows[top : top + height]
+
+    def _file(self, file: ProfileFile, width: int) -> list[Line]:
+        chosen = file.name == self._chosen
+        mark: Span = (" ", "text")
+        if file.error is not None:
+            mark = (self.glyphs.states["exited"], "bad")
+        elif file.name == self._in_use:
+            mark = (self.glyphs.states["serving"], "good")
+        elif file.name in self._edited:
+            mark = ("*", "warn")
+        pointer = ">" if self.glyphs.name == "ascii" else "▸"
+        ink = "title-selected" if chosen else "bad" if file.error is not None else "text"
+        name: Line = (
+            (pointer if chosen else " ", "key"),
+            mark,
+            (f" {clean(file.name)}", ink),
+        )
+        row = fit(name, width, self.glyphs.ellipsis)
+        if file.error is None:
+            return [row]
+        why = shorten(reason_of(file), max(1, width - 4), self.glyphs.ellipsis)
+        return [row, ((f"    {why}", "muted"),)]
+
+
+def reason_of(file: ProfileFile) -> str:
+    """Why a profile is broken, without the folder that it is in."""
+    message = "" if file.error is None else file.error.message
+    return clean(message.replace(f"{file.path}, ", "").replace(f"{file.path}: ", ""))
