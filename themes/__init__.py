@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SHIPPED = ("midnight", "paper", "contrast", "mono")
+SHIPPED = ("midnight", "paper", "contrast", "okabe-ito", "mono")
 DEFAULT = "midnight"
 
 COLOR_KEYS = (

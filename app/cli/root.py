@@ -8,6 +8,7 @@ from specpanel.app.cli import (
     command,
     demo,
     doctor,
+    plot,
     profile,
     ps,
     run,
@@ -26,6 +27,7 @@ app = typer.Typer(
 
 app.command("run", help=run.HELP)(run.run)
 app.command("watch", help=watch.HELP)(watch.watch)
+app.command("plot", help=plot.HELP)(plot.plot)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("command", help=command.HELP)(command.command)
 app.add_typer(profile.app, name="profile", help=profile.HELP)

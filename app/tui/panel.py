@@ -33,8 +33,8 @@ from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
+    UserThemes,
     fallback_variables,
-    to_textual,
     user_theme_folder,
 )
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
@@ -42,7 +42,7 @@ from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.desk import Desk
 from specpanel.core.session.events import Event, FindingMade, Note, Ready, Stopped
-from specpanel.themes import DEFAULT, ThemeFailure, load_themes
+from specpanel.themes import DEFAULT, ThemeFailure
 
 Notify = Callable[[str], None]
 FeedDriver = Callable[[Notify], Awaitable[None]]
@@ -52,6 +52,7 @@ Begin = Callable[[Desk], None]
 TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
 _TICKS_BETWEEN_TERMINAL_CHECKS = 10
+_TICKS_BETWEEN_THEME_CHECKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +138,35 @@ class Panel(App[None]):
         self._ticks = 0
         self.set_class(self.glyphs.name == "ascii", "-ascii")
         wanted = theme or os.environ.get("SPECPANEL_THEME") or DEFAULT
-        self._theme_failures = self._load_themes(wanted, theme_folder or user_theme_folder())
+        self._user_themes = UserThemes(theme_folder or user_theme_folder())
+        self._theme_check: asyncio.Task[None] | None = None
+        self._theme_failures = self._load_themes(wanted)
 
     # Start
 
-    def _load_themes(self, wanted: str, folder: Path) -> list[ThemeFailure | str]:
-        themes, failures = load_themes(folder)
-        for theme in themes.values():
-            self.register_theme(to_textual(theme))
+    def _load_themes(self, wanted: str) -> list[ThemeFailure | str]:
+        themes, failures = self._user_themes.load()
+        for theme in themes:
+            self.register_theme(theme)
         notices: list[ThemeFailure | str] = [*failures]
         if wanted not in self.available_themes:
             notices.append(f"no theme is called {wanted}; using {DEFAULT}")
             wanted = DEFAULT
         self.theme = wanted
         return notices
+
+    async def reload_themes(self) -> None:
+        """Takes the user's themes that were written since; a broken one is named and stays as it was."""
+        found = await asyncio.to_thread(self._user_themes.changes)
+        if found is None or self._stopping:
+            return
+        themes, failures = found
+        for failure in failures:
+            self.say(f"Theme skipped: {failure}", severity="warning")
+        for theme in themes:
+            self.register_theme(theme)
+        if self.theme in {theme.name for theme in themes}:
+            self.mutate_reactive(App.theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return fallback_variables(dark=self.current_theme.dark)
@@ -209,6 +225,10 @@ class Panel(App[None]):
 
     def _timed_tick(self) -> None:
         self._ticks += 1
+        if self._ticks % _TICKS_BETWEEN_THEME_CHECKS == 0 and (
+            self._theme_check is None or self._theme_check.done()
+        ):
+            self._theme_check = asyncio.create_task(self.reload_themes())
         if self._ticks % _TICKS_BETWEEN_TERMINAL_CHECKS == 0 and not self._terminal_is_there():
             self._leave_unseen()
         elif self.app_focus or self._ticks % _TICKS_WITHOUT_FOCUS == 0:

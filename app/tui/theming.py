@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from specpanel.app.tui.charts.heat_plot import HEAT_LEVELS, heat_levels
-from specpanel.themes import ThemeFile
+from specpanel.themes import ThemeFailure, ThemeFile, load_themes
 
 PATTERN_THEMES = frozenset({"mono"})
 """Themes without hues: charts tell their lines apart by dash pattern."""
@@ -126,3 +127,41 @@ def user_theme_folder() -> Path:
     root = os.environ.get("XDG_CONFIG_HOME", "")
     config = Path(root) if root.startswith("/") else Path.home() / ".config"
     return config / "specpanel" / "themes"
+
+
+class UserThemes:
+    """The shipped themes and those in a folder of the user, read again when a file there changes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stamps: dict[Path, tuple[int, int]] = {}
+
+    def load(self) -> tuple[list[Theme], list[ThemeFailure]]:
+        """Every theme, and the files that are broken."""
+        self._stamps = self._look()
+        themes, failures = load_themes(self._folder)
+        return [to_textual(theme) for theme in themes.values()], failures
+
+    def changes(self) -> tuple[list[Theme], list[ThemeFailure]] | None:
+        """What was written since the last look; ``None`` when nothing was. A broken file gives no theme.
+
+        Reads files, so it belongs in a thread.
+        """
+        before, self._stamps = self._stamps, self._look()
+        changed = {path for path, stamp in self._stamps.items() if before.get(path) != stamp}
+        if not changed:
+            return None
+        themes, failures = load_themes(self._folder)
+        return (
+            [to_textual(theme) for theme in themes.values() if theme.path in changed],
+            [failure for failure in failures if failure.path in changed],
+        )
+
+    def _look(self) -> dict[Path, tuple[int, int]]:
+        """Time of the last change and size of every file; one that has just gone is left out."""
+        stamps = {}
+        for path in self._folder.glob("*.toml"):
+            with suppress(OSError):
+                found = path.stat()
+                stamps[path] = (found.st_mtime_ns, found.st_size)
+        return stamps

@@ -253,6 +253,5 @@ class HeatPlot:
         """What the shades mean, from no draft accepted to every one."""
         if not self._half_blocks:
             return (("0 ", "muted"), (self.glyphs.shades, "text"), (" 100 %", "muted"))
-        half = range(0, HEAT_LEVELS, 2)
-        ramp = tuple(("█", heat_ink(level)) for level in half)
+        ramp = tuple(("█", heat_ink(level)) for level in range(0, HEAT_LEVELS, 3))
         return (("0 ", "muted"), *ramp, (" 100 %", "muted"))

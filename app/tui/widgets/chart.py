@@ -16,6 +16,9 @@ from specpanel.core.monitor.frame import Frame
 Reason = Callable[[Frame | None], str]
 History = Callable[[], tuple[Sequence[Moment], float]]
 
+_BARS_TITLE = "Acceptance by position"
+_MAP_TITLE = "By position"  # leaves room for what the shades mean
+
 
 class ChartPane(Pane):
     """What the Live screen asks of a chart. ``history`` gives the Moments to show and the window in s."""
@@ -95,7 +98,7 @@ class PositionChart(ChartPane):
     """
 
     def __init__(self, *, glyphs: Glyphs, history: History, reason: Reason, id: str) -> None:
-        super().__init__("Acceptance by position", glyphs=glyphs, history=history, id=id)
+        super().__init__(_BARS_TITLE, glyphs=glyphs, history=history, id=id)
         self.conditional = False
         self.over_time = False
         self.heat = HeatPlot(glyphs=glyphs)
@@ -122,6 +125,7 @@ class PositionChart(ChartPane):
 
     def toggle_over_time(self) -> None:
         self.over_time = not self.over_time
+        self.title = _MAP_TITLE if self.over_time else _BARS_TITLE
         self.drop_cursor()
         self.reload()
 
@@ -144,7 +148,7 @@ class PositionChart(ChartPane):
                 rates += [(f"{position} ", "muted"), (f"{shown} ", "strong")]
             return tuple(rates)
         if self.over_time:
-            return ((kind, "muted"), ("  ", "muted"), *self.heat.legend())
+            return (*self.heat.legend(), ("  ", "muted"), (kind, "muted"))
         sample = self._frame.speculation if self._frame else None
         window = f", {sample.window_s:.0f} s" if sample is not None else ""
         return ((kind, "muted"), (window, "muted"))

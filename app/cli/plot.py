@@ -1,0 +1,64 @@
+"""``specpanel plot``: a chart of a recording as text, without the panel."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specpanel.app.cli import options
+from specpanel.app.cli.report import guarded
+
+HELP = "Draw a chart of a recording as text, or print its numbers with --json."
+
+
+class Chart(StrEnum):
+    """The charts of the Live screen."""
+
+    ACCEPTANCE = "acceptance"
+    POSITIONS = "positions"
+    LATENCY = "latency"
+    TOKENS = "tokens"
+    HEAT = "heat"
+
+
+@guarded
+def plot(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (run --record).")],
+    chart: Annotated[
+        Chart, typer.Option("--chart", help="What to draw.", case_sensitive=False)
+    ] = Chart.ACCEPTANCE,
+    width: Annotated[
+        int | None, typer.Option("--width", min=20, max=1000, help="Columns; the terminal's.")
+    ] = None,
+    height: Annotated[int, typer.Option("--height", min=5, max=500, help="Rows.")] = 20,
+    window: Annotated[
+        float | None,
+        typer.Option("--window", min=0.1, help="Minutes, counted from the end; all of it."),
+    ] = None,
+    ascii_only: Annotated[
+        bool, typer.Option("--ascii", help="Draw with ASCII characters only.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    import shutil
+
+    from specpanel.app.tui.charts.glyphs import ASCII, choose_glyphs
+    from specpanel.app.tui.charts.replayed import ChartName, chart_rows, chart_series, moments_of
+    from specpanel.core.errors import RecordingError
+    from specpanel.core.monitor.recording import line, read_recording
+
+    name: ChartName = chart.value
+    frames = list(read_recording(file))
+    if not frames:
+        raise RecordingError(
+            f"the recording {file} holds no frames", "Was the run ended before its server started?"
+        )
+    moments, window_s = moments_of(frames, None if window is None else window * 60)
+    if as_json:
+        typer.echo(line("plot", chart_series(name, moments, window_s)))
+        return
+    glyphs = ASCII if ascii_only else choose_glyphs()
+    columns = width or shutil.get_terminal_size((100, 24)).columns
+    rows = chart_rows(name, moments, window_s, columns, height, glyphs)
+    typer.echo("\n".join(rows))
