@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -12,11 +11,13 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
-from specpanel.app.tui.ink import Line, clean
+from specpanel.app.tui.ink import clean
 from specpanel.app.tui.keys import bindings, line_entries
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launch
+from specpanel.app.tui.screens.launch_outlook import Outlook, look_at, prospect
+from specpanel.app.tui.screens.launch_shelf import Shelf
 from specpanel.app.tui.widgets.command_preview import CommandPreview, Findings, PreflightLine
 from specpanel.app.tui.widgets.form import Form, FormHelp
 from specpanel.app.tui.widgets.form_entries import Heading
@@ -24,25 +25,12 @@ from specpanel.app.tui.widgets.profile_list import ProfileList, reason_of
 from specpanel.core.engine.command import shell_text
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.feed import Feed
-from specpanel.core.preflight.finding import Finding
-from specpanel.core.session.preparing import Prepared, look_ahead
-from specpanel.core.settings.files import ProfileFile, catalogue, write_profile
+from specpanel.core.settings.files import catalogue, write_profile
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import parse
 
 _SETTLE_S = 0.15
 """Edits that follow each other faster are looked at once."""
-
-_FIRST_PRESET = "demo-ngram"
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """What the look ahead at a profile gave: the launch thought through, or why there is none."""
-
-    profile: Profile
-    prepared: Prepared | None
-    error: SpecpanelError | None
 
 
 class LaunchScreen(PanelScreen):
@@ -56,12 +44,10 @@ class LaunchScreen(PanelScreen):
         self, tabs: Sequence[tuple[str, str]], *, glyphs: Glyphs, chosen: str | None = None
     ) -> None:
         super().__init__(tabs, glyphs=glyphs)
-        self.files: tuple[ProfileFile, ...] = ()
-        self.chosen = chosen
+        self.shelf = Shelf(chosen)
         self.outlook: Outlook | None = None
         self.side_shown = True
         self.view: View = "form"
-        self._drafts: dict[str, Draft] = {}
         self._plan: LaunchPlan = plan_launch(120, 40)
         self._copying = False
         self.profiles = ProfileList(glyphs=glyphs)
@@ -83,7 +69,7 @@ class LaunchScreen(PanelScreen):
 
     def on_screen_resume(self) -> None:
         self.top_bar.show(self.panel.feed.latest)
-        self._read_profiles(self.chosen)
+        self._read_profiles()
 
     def receive(self, feed: Feed) -> None:
         self.top_bar.show(feed.latest)
@@ -96,66 +82,38 @@ class LaunchScreen(PanelScreen):
     # Profiles
 
     @property
-    def file(self) -> ProfileFile | None:
-        return next((file for file in self.files if file.name == self.chosen), None)
-
-    @property
     def draft(self) -> Draft | None:
-        """The edits over the chosen profile; None where it is broken or none is chosen."""
-        file = self.file
-        if file is None or file.profile is None:
-            return None
-        draft = self._drafts.get(file.name)
-        if draft is None:
-            draft = self._drafts[file.name] = Draft(file.profile)
-        return draft
+        return self.shelf.draft
 
-    def _read_profiles(self, chosen: str | None) -> None:
-        self._work("profiles", partial(self._catalogue, chosen))
+    def _read_profiles(self) -> None:
+        self._work("profiles", self._catalogue)
 
-    async def _catalogue(self, chosen: str | None) -> None:
-        self.files = tuple(await asyncio.to_thread(catalogue))
-        for file in self.files:
-            draft = self._drafts.get(file.name)
-            if draft is not None and not draft.edited:
-                del self._drafts[file.name]  # its file may say something else by now
-        names = [file.name for file in self.files]
-        self.choose(chosen if chosen in names else self._first())
-
-    def _first(self) -> str | None:
-        """The profile that runs, else the first of the user's, else a preset that works anywhere."""
-        good = [file for file in self.files if file.error is None]
-        names = [file.name for file in good]
-        for name in (self._in_use(), *(file.name for file in good if file.origin == "yours")):
-            if name in names:
-                return name
-        return _FIRST_PRESET if _FIRST_PRESET in names else next(iter(names), None)
+    async def _catalogue(self) -> None:
+        self.shelf.fill(await asyncio.to_thread(catalogue), self._in_use())
+        self._show_draft()
 
     def _in_use(self) -> str | None:
+        """The name of the profile that runs."""
         served = None if self.desk is None else self.desk.current
         if served is None or not served.is_up or served.profile is None:
             return None
         return served.profile.name
 
-    def choose(self, name: str | None) -> None:
-        """Shows another profile in the form."""
-        self.chosen = name
-        self._show_draft()
-
     def _show_profiles(self) -> None:
-        edited = [name for name, draft in self._drafts.items() if draft.edited]
-        self.profiles.show(self.files, self.chosen, edited=edited, running=self._in_use())
+        shelf = self.shelf
+        self.profiles.show(shelf.files, shelf.chosen, edited=shelf.edited, running=self._in_use())
 
     def _show_draft(self) -> None:
-        file, draft = self.file, self.draft
+        file, draft = self.shelf.file, self.draft
         if draft is None:
             said: tuple[str, ...] = ("no profile",)
             if file is not None and file.error is not None:
                 said = (reason_of(file), file.error.fix, str(file.path))
             self.form.show(file.name if file else "", (), {}, empty=said)
         else:
-            name = f"{self.chosen}{' *' if draft.edited else ''}"
-            self.form.show(name, draft.rows, draft.errors)
+            self.form.show(
+                f"{self.shelf.chosen}{' *' if draft.edited else ''}", draft.rows, draft.errors
+            )
             if draft.profile is not None:
                 self._look_ahead(draft.profile)
         self._show_profiles()
@@ -163,12 +121,11 @@ class LaunchScreen(PanelScreen):
         self._show_legend()
 
     def _show_legend(self) -> None:
-        names = [file.name for file in self.files]
-        place = f"{names.index(self.chosen) + 1}/{len(names)}" if self.chosen in names else ""
-        note: Line = ()
-        if place and not self._plan.wide:
-            note = (("[ ]", "key"), (f" other profile {place}", "muted"))
-        self.form.rows.note = note
+        names, chosen = self.shelf.names, self.shelf.chosen
+        self.form.rows.note = ()
+        if chosen in names and not self._plan.wide:
+            place = f"{names.index(chosen) + 1}/{len(names)}"
+            self.form.rows.note = (("[ ]", "key"), (f" other profile {place}", "muted"))
         self.form.rows.redraw()
 
     # The command and preflight
@@ -180,11 +137,7 @@ class LaunchScreen(PanelScreen):
     async def _look(self, profile: Profile) -> None:
         """The newest profile wins: another look cancels this one."""
         await asyncio.sleep(_SETTLE_S)
-        try:
-            prepared = await asyncio.to_thread(look_ahead, profile)
-            self.outlook = Outlook(profile, prepared, None)
-        except SpecpanelError as error:
-            self.outlook = Outlook(profile, None, error)
+        self.outlook = await asyncio.to_thread(look_at, profile)
         self._show_side()
 
     def _current_outlook(self) -> Outlook | None:
@@ -195,38 +148,11 @@ class LaunchScreen(PanelScreen):
         return outlook
 
     def _show_side(self) -> None:
-        draft, outlook, current = self.draft, self.outlook, self._current_outlook()
-        titles = {} if draft is None else {row.dotted: row.title for row in draft.rows}
-        errors = (
-            []
-            if draft is None
-            else [f"{titles.get(name, name)}: {error}" for name, error in draft.errors.items()]
-        )
-        of_this = outlook is not None and draft is not None and outlook.profile.name == self.chosen
-        prepared = outlook.prepared if outlook is not None and of_this else None
-        note = "looking at the machine"
-        if draft is None:
-            note = "a profile that can be read gives a command"
-        elif errors:
-            note = "the command follows once the settings are valid"
-        elif current is not None and current.error is not None:
-            note = f"{current.error.message}. {current.error.fix}"
-        if current is not None and current.error is not None:
-            prepared = None
-        self.command.show(
-            None if prepared is None else shell_text(prepared.command),
-            self.form.current_row,
-            stale=current is None,
-            note=note,
-        )
-        findings: Sequence[Finding] | None = None
-        if current is not None:
-            findings = current.prepared.findings if current.prepared else None
-            if current.error is not None:
-                errors = [note]
-        said = "" if errors or findings is not None else note
-        self.findings.show(errors, findings, note=said)
-        self.summary.show(errors, findings, said)
+        seen = prospect(self.draft, self.outlook)
+        self.command.show(seen.command, self.form.current_row, stale=seen.stale, note=seen.note)
+        note = "" if seen.errors or seen.findings is not None else seen.note
+        self.findings.show(seen.errors, seen.findings, facts=seen.facts, note=note)
+        self.summary.show(seen.errors, seen.findings, note)
 
     # The form
 
@@ -263,20 +189,11 @@ class LaunchScreen(PanelScreen):
         draft = self.draft
         if draft is None or draft.profile is None or not name:
             return
-        try:
-            profile = Profile.model_validate({**draft.table, "name": name})
-        except ValueError:
-            self.panel.say(
-                f"{name} cannot be the name of a profile: letters, digits, . - _ +",
-                severity="warning",
-            )
+        profile = self.shelf.named(name)
+        if isinstance(profile, str):
+            self.panel.say(profile, severity="warning")
             return
-        if any(file.name == name and file.origin == "preset" for file in self.files):
-            self.panel.say(
-                f"{name} is a preset and stays as it is; choose another name", severity="warning"
-            )
-            return
-        mine = name == self.chosen and not self._copying
+        mine = name == self.shelf.chosen and not self._copying
         self._work("write", partial(self._save, profile, overwrite=mine))
 
     async def _save(self, profile: Profile, *, overwrite: bool) -> None:
@@ -285,11 +202,10 @@ class LaunchScreen(PanelScreen):
         except SpecpanelError as error:
             self.panel.say(f"{error.message}. Choose another name.", severity="warning")
             return
-        self._drafts.pop(profile.name, None)
-        if self.chosen is not None:
-            self._drafts.pop(self.chosen, None)
+        self.shelf.forget(profile.name, self.shelf.chosen)
+        self.shelf.chosen = profile.name
         self.panel.say(f"written: {path}")
-        await self._catalogue(profile.name)
+        await self._catalogue()
 
     # Keys
 
@@ -301,14 +217,15 @@ class LaunchScreen(PanelScreen):
             self.form.commit()
         if self.view == "profiles":
             self.action_profile(step)
+        elif self.view == "side":
+            self.command.shift(step)
         else:
             self.form.move(step)
 
     def action_profile(self, step: int) -> None:
-        names = [file.name for file in self.files]
-        if names and self.form.editing is None:
-            place = names.index(self.chosen) if self.chosen in names else 0
-            self.choose(names[(place + step) % len(names)])
+        if self.form.editing is None:
+            self.shelf.step(step)
+            self._show_draft()
 
     def action_pane(self) -> None:
         if self.form.editing is not None:
@@ -385,7 +302,7 @@ class LaunchScreen(PanelScreen):
             return
         self._copying = copy
         self._to_form()
-        self.form.ask("name", f"{self.chosen}-copy" if copy else self.chosen or "")
+        self.form.ask("name", f"{self.shelf.chosen}-copy" if copy else self.shelf.chosen or "")
 
     def action_copy(self) -> None:
         outlook = self._current_outlook()
@@ -471,11 +388,11 @@ class LaunchScreen(PanelScreen):
         self.profiles.display = plan.wide or self.view == "profiles"
         self.form.display = plan.wide or self.view == "form"
         self.side.display = self.side_shown if plan.wide else self.view == "side"
-        self.profiles.styles.width = 26 if plan.wide else "1fr"
+        self.profiles.styles.width = 24 if plan.wide else "1fr"
         self.side.styles.width = 42 if plan.wide else "1fr"
         self.help_pane.styles.height = plan.help_rows
         self.summary.styles.height = plan.summary_rows
-        self.summary.display = plan.summary_rows > 0
+        self.summary.display = plan.summary_rows > 0 and self.view != "side"
         for canvas in (*self.query(FormHelp), self.profiles, self.command, self.findings):
             canvas.redraw()
         self._show_legend()

@@ -40,6 +40,10 @@ class Draft:
                 self.errors[row.dotted] = refused.error
 
     @property
+    def name(self) -> str:
+        return str(self.saved.get("name", ""))
+
+    @property
     def edited(self) -> bool:
         return self.table != self.saved
 

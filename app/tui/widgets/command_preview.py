@@ -108,6 +108,13 @@ class CommandPreview(Pane):
         self._row: Row | None = None
         self._stale = False
         self._note = ""
+        self._top = 0
+        self._place: tuple[int, Range] | None = None
+
+    def shift(self, rows: int) -> None:
+        """Shows what is further down, or up."""
+        self._top += rows
+        self.redraw()
 
     def show(self, command: str | None, row: Row | None, *, stale: bool, note: str = "") -> None:
         """``stale``: the command is that of settings from before; ``note`` stands where there is none."""
@@ -140,8 +147,11 @@ class CommandPreview(Pane):
                 indent=number > 0,
                 last=last,
             )
-        top = max(0, min(marked_at - height // 3, len(rows) - height))
-        return rows[top : top + height]
+        if place is not None and place != self._place:
+            self._top = marked_at - height // 3
+        self._place = place
+        self._top = max(0, min(self._top, len(rows) - height))
+        return rows[self._top : self._top + height]
 
     def _part(
         self, part: str, width: int, marked: Range | None, *, indent: bool, last: bool
@@ -168,14 +178,20 @@ class Findings(Pane):
     def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
         super().__init__("Preflight", glyphs=glyphs, id="findings")
         self._errors: tuple[str, ...] = ()
+        self._facts: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] | None = None
         self._note = ""
 
     def show(
-        self, errors: Sequence[str], findings: Sequence[Finding] | None, *, note: str = ""
+        self,
+        errors: Sequence[str],
+        findings: Sequence[Finding] | None,
+        *,
+        facts: Sequence[str] = (),
+        note: str = "",
     ) -> None:
         """``findings`` is None while they are not known; ``note`` says why."""
-        self._errors, self._note = tuple(errors), note
+        self._errors, self._facts, self._note = tuple(errors), tuple(facts), note
         self._findings = None if findings is None else tuple(findings)
         self.redraw()
 
@@ -215,6 +231,8 @@ class Findings(Pane):
         if not self._errors and not any(f.severity == "error" for f in self._findings):
             good = (self.glyphs.states["good"], "good")
             rows += _hanging(good, "nothing stands in the way of a start", width, "muted")
+        for fact in self._facts:
+            rows += _hanging((self.glyphs.dot, "muted"), fact, width, "muted")
         return rows
 
 

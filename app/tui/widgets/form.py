@@ -29,7 +29,7 @@ from specpanel.core.settings.rows import Row, text_of
 Purpose = Literal["value", "filter", "name"]
 
 _PROMPTS: Mapping[Purpose, str] = {"value": "", "filter": " / ", "name": " write as "}
-_TITLE_CELLS = 24
+_TITLE_CELLS = 22
 
 
 class FormRows(Pane):
@@ -116,9 +116,10 @@ class FormRows(Pane):
         value: Line = ((value_text(entry), tone),)
         if entry.kind == "choice":
             value = (*value, (" v" if self.glyphs.name == "ascii" else " ▾", "muted"))
-        right: Line = ((f" {clean(error)} ", "bad"),) if error else ()
-        if width_of(right) > width - width_of(left) - 6:
-            right = fit(right, max(0, width - width_of(left) - 6), self.glyphs.ellipsis)
+        right: Line = ((f" {clean(error)}", "bad"),) if error else ()
+        room = width - width_of(left) - min(width_of(value), 6)
+        if width_of(right) > room:
+            right = fit(right, max(0, room), self.glyphs.ellipsis)
         return spread((*left, *value), right, width, self.glyphs.ellipsis)
 
     def _heading(self, entry: Heading, width: int, pointer: str) -> Line:

@@ -39,7 +39,7 @@ class ProfileList(Pane):
                 rows.append(())
             rows.append(((f" {heading}", "brand"),))
             if not group:
-                rows.append(((" none yet: w writes one", "muted"),))
+                rows.append(((" none: w writes one", "muted"),))
             for file in group:
                 if file.name == self._chosen:
                     chosen_at = len(rows)
