@@ -80,6 +80,11 @@ _PANEL = (
     ("live", "2", "2", "show('live')", "", "The Live screen"),
     ("reserved", "3,4,5", "3 4 5", "reserved", "", "Train, Lab and MLA: not in this version"),
     ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
+    ("switch", "s", "s", "switcher", "Switch", "Change to another configuration or server"),
+    ("switch_back", "S", "S", "switch_back", "", "Back to the configuration before this one"),
+    ("stop", "x", "x", "stop_server", "", "Stop the server, or what is on its way; asks"),
+    ("traffic", "t", "t", "traffic", "", "Send the profile's traffic, or no more"),
+    ("mark", "m", "m", "mark", "", "Mark this moment in the charts and the recording"),
     ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
     ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),
 )

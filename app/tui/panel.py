@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
-from specpanel.app.tui.ink import clean
+from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.keys import Scope, bindings, keys_of
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.dialogs import (
@@ -41,7 +41,6 @@ from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.desk import Desk
-from specpanel.core.session.events import Event, FindingMade, Note, Ready, Stopped
 from specpanel.themes import DEFAULT, ThemeFailure
 
 Notify = Callable[[str], None]
@@ -75,7 +74,7 @@ MODE_TABLE: tuple[Mode, ...] = (
 _MODE_IDS = frozenset(mode.id for mode in MODE_TABLE)
 
 
-class Panel(App[None]):
+class Panel(DeskApp):
     """Draws a feed.
 
     Args:
@@ -125,7 +124,6 @@ class Panel(App[None]):
         self.desk = desk
         self._begin = begin
         self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
-        self._shown_failure: SpecpanelError | None = None
         self._closer: Worker[None] | None = None
         self._fill = driver
         self._filler: Worker[None] | None = None
@@ -212,7 +210,7 @@ class Panel(App[None]):
                 exit_on_error=False,
             )
         if self.desk is not None:
-            self.desk.subscribe(self._hear)
+            self.desk.subscribe(self.hear)
             if self._begin is not None:
                 self._begin(self.desk)
         if self._auto_tick:
@@ -236,32 +234,12 @@ class Panel(App[None]):
 
     def tick(self) -> None:
         """Hands what is new to the active screen; a hidden one catches up when it comes back."""
-        self._show_failure()
+        if not self._stopping:
+            self.show_failure()
         screen = self.screen
         if isinstance(screen, PanelScreen):
             screen.receive(self.feed)
-
-    def _hear(self, event: Event) -> None:
-        """What the desk tells becomes a notice, where a person wants to know it at once."""
-        match event:
-            case Note(text) if self.desk is None or text != str(self.desk.failure):
-                self.say(text)
-            case FindingMade(severity=severity, text=text, fix=fix):
-                self.say(
-                    f"{text}. {fix}" if fix else text,
-                    severity="information" if severity == "info" else "warning",
-                )
-            case Ready(url, took_s):
-                self.say(f"ready at {url} after {took_s:.0f} s")
-            case Stopped(name, killed, took_s, survivors):
-                left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
-                self.say(f"{'killed' if killed else 'stopped'} {name} in {took_s:.1f} s{left}")
-
-    def _show_failure(self) -> None:
-        failure = None if self.desk is None else self.desk.failure
-        if failure is not None and failure is not self._shown_failure and not self._stopping:
-            self.push_screen(ErrorScreen(failure))
-        self._shown_failure = failure
+            screen.top_bar.show(self.feed.latest)
 
     def _terminal_is_there(self) -> bool:
         """Whether somebody still sees us: an SSH connection can go without any signal."""
@@ -272,12 +250,6 @@ class Panel(App[None]):
         except (termios.error, OSError, ValueError):
             return False
         return True
-
-    def say(
-        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
-    ) -> None:
-        """Shows a notice for some seconds; the text is literal."""
-        self.notify(clean(text), severity=severity, markup=False)
 
     # Keys
 

@@ -52,6 +52,8 @@ def choices(
         else:
             found.append(_started("profile", file.profile))
     known = [file.profile for file in listed if file.profile is not None]
+    known += [choice.profile for choice in found if choice.profile is not None]
+    known += [] if current is None else [current]
     found += [_started("recent", profile) for profile in _recent(recordings, known)]
     return tuple(found)
 

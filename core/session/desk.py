@@ -70,7 +70,7 @@ class Desk:
         self.last_log: Path | None = None
         self.sends_traffic = traffic
         self._listeners = [listener]
-        self._recordings = recordings
+        self.recordings = recordings
         self._recorder: Recorder | None = None
         self._began_s = time.monotonic()
         self._epochs = 0
@@ -157,9 +157,17 @@ class Desk:
         Raises:
             NotRunningError: nothing is watched, so there is no moment to mark.
         """
+        self.require_watch().mark(text)
+
+    def require_watch(self) -> Monitor:
+        """What makes the Frames.
+
+        Raises:
+            NotRunningError: no server is watched.
+        """
         if self._monitor is None or self._watch is None:
             raise NotRunningError("there is nothing to mark: no server is watched")
-        self._monitor.mark(text)
+        return self._monitor
 
     def plan(self, profile: Profile) -> SwitchPlan:
         """What changing to ``profile`` means, without doing it. Looks at the machine: about 0.3 s."""
@@ -433,11 +441,11 @@ class Desk:
     # -- telling ----------------------------------------------------------------------------
 
     def _open_recording(self, served: Served) -> None:
-        if self._recordings is None:
+        if self.recordings is None:
             return
         name = served.name.rpartition("/")[2]
         try:
-            recorder = Recorder(recording_path(name, self._recordings))
+            recorder = Recorder(recording_path(name, self.recordings))
             if served.profile is not None:
                 chosen = SettingsChosen(table_without_secrets(served.profile))
                 recorder.write(event_line(chosen))

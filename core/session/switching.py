@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import port_state
 from specpanel.core.preflight.rules import blocking
@@ -59,6 +60,14 @@ def plan_switch(before: Profile | None, after: Profile, *, running: bool = True)
     else:
         cost = "a restart: the old server stops first, since memory for both is not certain"
     return SwitchPlan(changes, cost, side_by_side, errors)
+
+
+def plan_adoption(before: Profile | None, record: ServerRecord) -> SwitchPlan:
+    """What changing to a running server means."""
+    after = record.settings
+    changes = () if after is None else differences(before, after)
+    cost = "none: it runs already, and the server before it goes on"
+    return SwitchPlan(changes, cost, side_by_side=True, errors=())
 
 
 def differences(before: Profile | None, after: Profile) -> tuple[Change, ...]:

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from specpanel.app.tui.ink import clean
 from specpanel.app.tui.keys import SCOPE_TITLES, Scope, keys_of
@@ -118,6 +118,55 @@ class QuitScreen(Dialog[QuitChoice]):
 
     def action_choose(self, choice: QuitChoice) -> None:
         self.dismiss(choice)
+
+
+class StopScreen(Dialog[bool]):
+    """Asks before a server, or what the desk is about, is ended."""
+
+    title_text = "Stop?"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,x,enter", "dismiss(True)", "Stop", id="stop.yes"),
+        Binding("n,escape,q,ctrl+c", "dismiss(False)", "Cancel", id="stop.no"),
+    ]
+
+    def __init__(self, busy: str | None, server: str) -> None:
+        super().__init__()
+        self._busy = busy
+        self._server = server
+
+    def body(self) -> Sequence[Content]:
+        what = self._server if self._busy is None else f"What is on its way: {self._busy}"
+        choices = (("y, enter", "stop it"), ("n, esc", "let it go on"))
+        rows = [Content(clean(what)), Content("")]
+        rows += [Content.assemble((f"{keys:<10}", "$accent bold"), word) for keys, word in choices]
+        return rows
+
+
+class MarkScreen(Dialog[str]):
+    """Asks what to call this moment."""
+
+    title_text = "Mark this moment"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Cancel", id="mark.cancel"),
+        Binding("ctrl+c", "dismiss(None)", "Cancel", id="mark.close", priority=True),
+    ]
+
+    def __init__(self, default: str) -> None:
+        super().__init__()
+        self._line = Input(placeholder=default, compact=True, max_length=60, id="mark")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content(self.title_text), classes="dialog-title", markup=False)
+            yield self._line
+            yield Static(Content(""), markup=False)
+            yield Static(Content.styled("enter marks, esc does not", "$ink-muted"), markup=False)
+
+    def on_mount(self) -> None:
+        self._line.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())
 
 
 class StoppingScreen(Dialog[None]):

@@ -171,8 +171,8 @@ class KeyLine(Canvas):
         room = width - width_of(self._right) - 2
         kept = list(self._entries)
         while kept and _entries_cells(kept) > room:
-            # Help and Quit stay: without them a stranger is lost.
-            kept.pop(-3 if len(kept) > 2 else -1)
+            # The last three stay, Switch, Help and Quit: without them a stranger is lost.
+            kept.pop(-4 if len(kept) > 3 else -1)
         spans: list[Span] = [(" ", "text")]
         for key, label in kept:
             spans += [(key, "key"), (f" {label}  ", "muted")]

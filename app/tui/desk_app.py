@@ -1,0 +1,117 @@
+"""What the app does with a desk: its notices and failures, and the keys that work on every screen."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from textual.app import App
+
+from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.ink import clean
+from specpanel.app.tui.screens.dialogs import ErrorScreen, MarkScreen, StopScreen
+from specpanel.app.tui.screens.switcher import SwitcherScreen
+from specpanel.core.errors import NotRunningError, SpecpanelError
+from specpanel.core.session.desk import Desk
+from specpanel.core.session.events import Event, FindingMade, Note, Ready, Stopped
+from specpanel.core.session.notices import Notices
+
+NO_DESK = "This is a recording: there is no server to start, switch or stop"
+
+
+class DeskApp(App[None]):
+    """An app over a desk; ``desk`` is None over a recording."""
+
+    desk: Desk | None
+    glyphs: Glyphs
+    notices: Notices
+    _shown_failure: SpecpanelError | None = None
+    _marks = 0
+
+    def say(
+        self, text: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Shows a notice for some seconds; the text is literal."""
+        self.notices.add(text, severity)
+        self.notify(clean(text), severity=severity, markup=False)
+
+    # What the desk tells
+
+    def hear(self, event: Event) -> None:
+        """What the desk tells becomes a notice, where a person wants to know it at once."""
+        match event:
+            case Note(text) if self.desk is None or text != str(self.desk.failure):
+                self.say(text)
+            case FindingMade(severity=severity, text=text, fix=fix):
+                self.say(
+                    f"{text}. {fix}" if fix else text,
+                    severity="information" if severity == "info" else "warning",
+                )
+            case Ready(url, took_s):
+                self.say(f"ready at {url} after {took_s:.0f} s")
+            case Stopped(name, killed, took_s, survivors):
+                left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
+                self.say(f"{'killed' if killed else 'stopped'} {name} in {took_s:.1f} s{left}")
+
+    def show_failure(self) -> None:
+        """A failure of what was asked for is a dialog, once."""
+        failure = None if self.desk is None else self.desk.failure
+        if failure is not None and failure is not self._shown_failure:
+            self.push_screen(ErrorScreen(failure))
+        self._shown_failure = failure
+
+    # Keys
+
+    def _ask(self, what: Callable[[Desk], None]) -> None:
+        """Asks something of the desk; what it refuses is a notice."""
+        if self.desk is None:
+            self.say(NO_DESK)
+            return
+        try:
+            what(self.desk)
+        except NotRunningError as error:
+            self.say(str(error), severity="warning")
+
+    def action_switcher(self) -> None:
+        self._ask(self._open_switcher)
+
+    def _open_switcher(self, desk: Desk) -> None:
+        self.push_screen(SwitcherScreen(desk, self.say, glyphs=self.glyphs))
+
+    def action_switch_back(self) -> None:
+        self._ask(lambda desk: desk.switch_back())
+
+    def action_traffic(self) -> None:
+        self._ask(self._toggle_traffic)
+
+    def _toggle_traffic(self, desk: Desk) -> None:
+        on = not desk.sending
+        desk.set_traffic(on)
+        self.say("traffic begins" if on else "traffic ends")
+
+    def action_stop_server(self) -> None:
+        self._ask(self._ask_to_stop)
+
+    def _ask_to_stop(self, desk: Desk) -> None:
+        served = desk.starting or desk.current
+        if desk.busy is None and not desk.owns_server:
+            raise NotRunningError("there is no server of ours to stop")
+
+        def answered(stop: bool | None) -> None:
+            if stop:
+                desk.stop()
+
+        name = "" if served is None else f"{served.name} at {served.facts.url}"
+        self.push_screen(StopScreen(desk.busy, name), answered)
+
+    def action_mark(self) -> None:
+        self._ask(self._ask_for_mark)
+
+    def _ask_for_mark(self, desk: Desk) -> None:
+        desk.require_watch()
+        default = f"mark {self._marks + 1}"
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._marks += 1
+                self._ask(lambda desk: desk.mark(text or default))
+
+        self.push_screen(MarkScreen(default), answered)
