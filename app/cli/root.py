@@ -12,6 +12,7 @@ from specpanel.app.cli import (
     profile,
     ps,
     run,
+    runs,
     stop,
     watch,
 )
@@ -31,6 +32,7 @@ app.command("plot", help=plot.HELP)(plot.plot)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("command", help=command.HELP)(command.command)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
+app.add_typer(runs.app, name="runs", help=runs.HELP)
 app.command("ps", help=ps.HELP)(ps.ps)
 app.command("stop", help=stop.HELP)(stop.stop)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
