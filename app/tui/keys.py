@@ -5,12 +5,13 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Scope = Literal["launch", "live", "zoom", "panel"]
+Scope = Literal["launch", "live", "zoom", "logs", "panel"]
 
 SCOPE_TITLES: dict[Scope, str] = {
     "launch": "Launch",
     "live": "Live",
     "zoom": "Live, one chart zoomed",
+    "logs": "Logs",
     "panel": "Everywhere",
 }
 
@@ -75,9 +76,29 @@ _ZOOM = (
     ("later", "right", "right", "cursor(1)", "", "Read the values later"),
     ("leave", "escape", "esc", "leave_zoom", "All charts", "Show all charts again"),
 )
+_LOGS = (
+    ("source", "tab", "tab", "source", "Source", "The server's log, or the panel's own notices"),
+    ("filter", "slash", "/", "filter", "Filter", "Only lines with a text, or a /regex/"),
+    ("level", "l", "l", "level", "Level", "All lines, warnings and errors, or errors alone"),
+    ("next", "n", "n", "notable(1)", "Error", "The next warning or error"),
+    ("previous", "N", "N", "notable(-1)", "", "The warning or error before"),
+    ("follow", "f", "f", "follow", "Follow", "Stay at the end as the log grows, or stop that"),
+    ("wrap", "w", "w", "wrap", "Wrap", "Show long lines whole, and back"),
+    ("probes", "a", "a", "probes", "Probes", "Show or fold access lines of /metrics and /health"),
+    ("copy", "y", "y", "copy", "Copy", "Copy the line under the cursor"),
+    ("path", "o", "o", "path", "", "Say where the log file is"),
+    ("up", "up,k", "up", "move(-1)", "", "The line before; stops following"),
+    ("down", "down,j", "down", "move(1)", "", "The next line"),
+    ("page_up", "pageup", "pgup", "page(-1)", "", "A page back"),
+    ("page_down", "pagedown", "pgdn", "page(1)", "", "A page on"),
+    ("home", "home,g", "home", "home", "", "The first line"),
+    ("end", "end,G", "end", "end", "", "The last line, and follow"),
+    ("clear", "escape", "esc", "clear", "", "Show all lines again"),
+)
 _PANEL = (
     ("launch", "1", "1", "show('launch')", "", "The Launch screen"),
     ("live", "2", "2", "show('live')", "", "The Live screen"),
+    ("logs", "6", "6", "show('logs')", "", "The Logs screen"),
     ("reserved", "3,4,5", "3 4 5", "reserved", "", "Train, Lab and MLA: not in this version"),
     ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
     ("switch", "s", "s", "switcher", "Switch", "Change to another configuration or server"),
@@ -101,10 +122,12 @@ KEYS: tuple[Key, ...] = (
     *_keys("launch", _LAUNCH),
     *_keys("live", _LIVE),
     *_keys("zoom", _ZOOM),
+    *_keys("logs", _LOGS),
     *_keys("panel", _PANEL),
 )
 
 _PAIRS = {
+    "logs.next": ("n N", "Error"),
     "launch.next": ("[ ]", "Profile"),
     "live.longer": ("+ -", "Window"),
     "live.next": ("[ ]", "Chart"),

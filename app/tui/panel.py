@@ -31,6 +31,7 @@ from specpanel.app.tui.screens.dialogs import (
 )
 from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
+from specpanel.app.tui.screens.logs import LogsScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
     UserThemes,
@@ -41,6 +42,7 @@ from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.desk import Desk
+from specpanel.core.session.notices import Notices
 from specpanel.themes import DEFAULT, ThemeFailure
 
 Notify = Callable[[str], None]
@@ -68,6 +70,7 @@ class Mode:
 MODE_TABLE: tuple[Mode, ...] = (
     Mode("launch", "1", "Launch", ("launch",), lambda panel: panel.build_launch()),
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
+    Mode("logs", "6", "Logs", ("logs",), lambda panel: panel.build_logs()),
 )
 """The screens that exist, in the order of their tabs."""
 
@@ -122,6 +125,7 @@ class Panel(DeskApp):
         self.failure: BaseException | None = None
         self.exit_code = ExitCode.DONE
         self.desk = desk
+        self.notices = Notices()
         self._begin = begin
         self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
         self._closer: Worker[None] | None = None
@@ -190,6 +194,9 @@ class Panel(DeskApp):
             how_to_begin=self._how_to_begin,
             busy=self._fill is not None or self._begin is not None,
         )
+
+    def build_logs(self) -> LogsScreen:
+        return LogsScreen(self.tabs, glyphs=self.glyphs, notices=self.notices)
 
     async def on_mount(self) -> None:
         for mode in MODE_TABLE:

@@ -173,6 +173,11 @@ class LogIndex:
         self._tell(size, at_end=not more or self._later.edges[-1] + len(self._tail) >= size)
         return more
 
+    @property
+    def unread_bytes(self) -> int:
+        """What has been written after the last line that was looked at."""
+        return max(0, self.state.size - self._later.edges[-1] - len(self._tail))
+
     def _begin(self, identity: object, size: int) -> None:
         replaced = self._identity is not None
         offset = self._anchor_offset("end" if replaced else self._anchor, size)
