@@ -5,12 +5,14 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Scope = Literal["launch", "live", "zoom", "logs", "panel"]
+Scope = Literal["launch", "live", "zoom", "sessions", "replay", "logs", "panel"]
 
 SCOPE_TITLES: dict[Scope, str] = {
     "launch": "Launch",
     "live": "Live",
     "zoom": "Live, one chart zoomed",
+    "sessions": "Sessions",
+    "replay": "A past run, replayed",
     "logs": "Logs",
     "panel": "Everywhere",
 }
@@ -76,6 +78,27 @@ _ZOOM = (
     ("later", "right", "right", "cursor(1)", "", "Read the values later"),
     ("leave", "escape", "esc", "leave_zoom", "All charts", "Show all charts again"),
 )
+_SESSIONS = (
+    ("open", "enter", "enter", "open", "Open", "Adopt the server, or replay the run in Live"),
+    ("mark", "space", "space", "mark", "Mark", "Mark a run to compare: A, then B"),
+    ("compare", "c", "c", "compare", "Compare", "The two marked runs side by side"),
+    ("stop", "x", "x", "stop", "Stop", "Stop the running server; asks"),
+    ("delete", "d,delete", "d", "delete", "Delete", "Delete the recording; asks"),
+    ("filter", "slash", "/", "filter", "Filter", "Only sessions whose names match every word"),
+    ("reread", "r", "r", "reread", "Reread", "Read state files and recordings again"),
+    ("down", "down,j", "down", "move(1)", "", "The next session"),
+    ("up", "up,k", "up", "move(-1)", "", "The session before"),
+    ("page_down", "pagedown", "pgdn", "move(10)", "", "Ten sessions on"),
+    ("page_up", "pageup", "pgup", "move(-10)", "", "Ten sessions back"),
+    ("first", "home,g", "home", "move(-999999)", "", "The first session"),
+    ("last", "end,G", "end", "move(999999)", "", "The last session"),
+    ("close", "escape", "esc", "close", "", "Drop the filter, the comparison, the marks"),
+)
+_REPLAY = (
+    ("back", "escape,backspace", "esc", "back", "Back", "Back to the sessions"),
+    ("play", "p", "p", "play(1)", "Play", "Play it from its start; again: faster"),
+    ("whole", "o", "o", "play(0)", "Whole", "Show all of it at once"),
+)
 _LOGS = (
     ("source", "tab", "tab", "source", "Source", "The server's log, or the panel's own notices"),
     ("filter", "slash", "/", "filter", "Filter", "Only lines with a text, or a /regex/"),
@@ -106,6 +129,7 @@ _PANEL = (
     ("stop", "x", "x", "stop_server", "", "Stop the server, or what is on its way; asks"),
     ("traffic", "t", "t", "traffic", "", "Send the profile's traffic, or no more"),
     ("mark", "m", "m", "mark", "", "Mark this moment in the charts and the recording"),
+    ("sessions", "7", "7", "show('sessions')", "", "The Sessions screen"),
     ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
     ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),
 )
@@ -122,6 +146,8 @@ KEYS: tuple[Key, ...] = (
     *_keys("launch", _LAUNCH),
     *_keys("live", _LIVE),
     *_keys("zoom", _ZOOM),
+    *_keys("sessions", _SESSIONS),
+    *_keys("replay", _REPLAY),
     *_keys("logs", _LOGS),
     *_keys("panel", _PANEL),
 )

@@ -32,6 +32,7 @@ from specpanel.app.tui.screens.dialogs import (
 from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.screens.logs import LogsScreen
+from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
     UserThemes,
@@ -71,6 +72,7 @@ MODE_TABLE: tuple[Mode, ...] = (
     Mode("launch", "1", "Launch", ("launch",), lambda panel: panel.build_launch()),
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
     Mode("logs", "6", "Logs", ("logs",), lambda panel: panel.build_logs()),
+    Mode("sessions", "7", "Sessions", ("sessions",), lambda panel: panel.build_sessions()),
 )
 """The screens that exist, in the order of their tabs."""
 
@@ -195,6 +197,9 @@ class Panel(DeskApp):
             busy=self._fill is not None or self._begin is not None,
         )
 
+    def build_sessions(self) -> SessionsScreen:
+        return SessionsScreen(self.tabs, glyphs=self.glyphs)
+
     def build_logs(self) -> LogsScreen:
         return LogsScreen(self.tabs, glyphs=self.glyphs, notices=self.notices)
 
@@ -267,12 +272,16 @@ class Panel(DeskApp):
         self.say("Train, Lab and MLA are not in this version")
 
     def action_help(self) -> None:
+        self.push_screen(HelpScreen((*self._scopes(self.screen), "panel")))
+
+    def _scopes(self, screen: Screen[object]) -> tuple[Scope, ...]:
+        if isinstance(screen, PanelScreen) and screen.scopes:
+            return screen.scopes
         mode = next((mode for mode in MODE_TABLE if mode.id == self.current_mode), MODE_TABLE[0])
-        self.push_screen(HelpScreen((*mode.scopes, "panel")))
+        return mode.scopes
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        mode = next((mode for mode in MODE_TABLE if mode.id == self.current_mode), MODE_TABLE[0])
-        for key in keys_of(*mode.scopes, "panel"):
+        for key in keys_of(*self._scopes(screen), "panel"):
             if key.id != "panel.palette":
                 namespace = self if key.scope == "panel" else screen
                 run = partial(self.run_action, key.action, namespace)

@@ -1,7 +1,7 @@
 """What all screens share: the top bar, the key line, and the one line of a terminal that is too small."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line
+from specpanel.app.tui.keys import Scope
 from specpanel.app.tui.screens.layout import too_small
 from specpanel.app.tui.widgets.bars import KeyLine, TopBar, coming_words
 from specpanel.app.tui.widgets.canvas import Canvas
@@ -38,6 +39,8 @@ class PanelScreen(Screen[None]):
     """A screen of the mode table. The app hands the feed to ``receive`` while the screen is active."""
 
     tab = ""
+    scopes: ClassVar[tuple[Scope, ...]] = ()
+    """The keys that work here, where they are others than the mode's."""
 
     def __init__(self, tabs: Sequence[tuple[str, str]], *, glyphs: Glyphs) -> None:
         super().__init__()
