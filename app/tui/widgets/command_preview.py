@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from rich.cells import cell_len
@@ -67,7 +68,8 @@ def _in_config(parts: Sequence[str], row: Row) -> tuple[int, Range] | None:
     return None
 
 
-def wrapped(part: str, width: int) -> list[Range]:
+@lru_cache(maxsize=256)
+def wrapped(part: str, width: int) -> tuple[Range, ...]:
     """Ranges of characters that fit a row each: broken at blanks, and inside long words."""
     rows: list[Range] = []
     start = cells = 0
@@ -84,7 +86,7 @@ def wrapped(part: str, width: int) -> list[Range]:
                 start, cells = position, 0
             cells += wide
             position += len(char)
-    return [*rows, (start, len(part))]
+    return (*rows, (start, len(part)))
 
 
 def inked(part: str, row: Range, marked: Range | None) -> Line:
