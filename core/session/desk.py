@@ -73,6 +73,7 @@ class Desk:
         self.recordings = recordings
         self._recorder: Recorder | None = None
         self._began_s = time.monotonic()
+        self._closed = False
         self._epochs = 0
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -185,8 +186,12 @@ class Desk:
     async def close(self, *, leave: bool) -> None:
         """End the desk; the current server goes on with ``leave``, even in its start, else it is stopped.
 
-        What is starting beside it ends either way. ``hurry`` cuts the waits short.
+        What is starting beside it ends either way. ``hurry`` cuts the waits short. A second call does
+        nothing.
         """
+        if self._closed:
+            return
+        self._closed = True
         self._hurry.clear()
         self._interrupted.set()
         served = self.current
