@@ -375,7 +375,7 @@ def reap(server: ServerProcess) -> bool:
 async def test_a_running_server_is_adopted_and_stopped_by_keys(
     server: ServerProcess, real_runs: Path
 ) -> None:
-    desk = Desk(Feed())
+    desk = Desk(Feed(), recordings=real_runs)
     async with sessions(desk=desk) as (panel, screen, pilot):
         assert "RUNNING  1" in text(panel)
         assert "http://127.0.0.1:8341" in text(panel)
@@ -409,6 +409,11 @@ async def test_a_running_server_is_adopted_and_stopped_by_keys(
         await until(pilot, is_gone, "the list without it")
         assert running_servers() == []
         await desk.close(leave=False)
+        await pilot.press("r")
+        await until(pilot, lambda: len(screen.runs.past) == 3, "what the panel recorded")
+        own = screen.runs.past[0]
+        assert own.name == "bench"
+        assert own.settings == server.record.settings
 
 
 async def test_a_server_that_is_not_on_the_desk_is_stopped_too(server: ServerProcess) -> None:
