@@ -18,10 +18,10 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo test faults lint format types check picture clean
+.PHONY: help demo test faults lint format types check picture bench-tui clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  PYTEST_ARGS="-k name"'
 
@@ -52,6 +52,9 @@ picture: $(VENV)/.installed ## paint the README's picture: make picture RECORDIN
 	@test -n "$(RECORDING)" || { echo 'Name a recording of specpanel run --record: make picture RECORDING=file.ndjson' >&2; exit 1; }
 	@mkdir -p docs/images
 	@"$(BIN)/python" scripts/screenshot.py "$(RECORDING)" --out docs/images/live-120x40.png
+
+bench-tui: $(VENV)/.installed ## measure the panel beside other monitors into docs/measurements.md (about 20 minutes)
+	@"$(BIN)/python" scripts/bench_tui.py --peers "$(VENV)/bench-peers"
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -52,11 +52,12 @@ def replay_in_panel(replay: Path, speed: float) -> None:
 
     from specpanel.app.tui.panel import run_panel
     from specpanel.core.monitor.feed import Feed
-    from specpanel.core.session.watching import replay_recording
 
     feed = Feed()
 
     async def drive(notify: Callable[[str], None]) -> None:
+        from specpanel.core.session.watching import replay_recording
+
         await replay_recording(replay, feed, lambda _: None, asyncio.Event(), speed=speed)
         notify(f"end of {replay.name}")
 
@@ -66,11 +67,16 @@ def replay_in_panel(replay: Path, speed: float) -> None:
 def _show(begin: "Callable[[Desk], None] | None", first_mode: str = "live") -> None:
     from specpanel.app.tui.panel import run_panel
     from specpanel.core.monitor.feed import Feed
-    from specpanel.core.session.desk import Desk
-    from specpanel.core.settings.paths import data_folder
 
-    desk = Desk(Feed(), recordings=data_folder() / "recordings")
-    _leave(run_panel(desk.feed, desk=desk, begin=begin, first_mode=first_mode))
+    feed = Feed()
+
+    def open_desk() -> "Desk":
+        from specpanel.core.session.desk import Desk
+        from specpanel.core.settings.paths import data_folder
+
+        return Desk(feed, recordings=data_folder() / "recordings")
+
+    _leave(run_panel(feed, open_desk=open_desk, begin=begin, first_mode=first_mode))
 
 
 def _leave(code: int) -> None:

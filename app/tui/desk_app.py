@@ -1,29 +1,32 @@
 """What the app does with a desk: its notices and failures, and the keys that work on every screen."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual.app import App
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import clean
 from specpanel.app.tui.screens.dialogs import ErrorScreen, MarkScreen, StopScreen
-from specpanel.app.tui.screens.switcher import SwitcherScreen
 from specpanel.core.errors import NotRunningError, SpecpanelError
-from specpanel.core.session.desk import Desk
-from specpanel.core.session.events import Event, FindingMade, Note, Ready, Stopped
 from specpanel.core.session.notices import Notices
 
+if TYPE_CHECKING:  # the desk brings the whole of core; the first picture does not wait for it
+    from specpanel.core.session.desk import Desk
+    from specpanel.core.session.events import Event
+
+DESK_IS_COMING = "The panel is still starting; try again in a moment"
 NO_DESK = "This is a recording: there is no server to start, switch or stop"
 
 
 class DeskApp(App[None]):
     """An app over a desk; ``desk`` is None over a recording."""
 
-    desk: Desk | None
+    desk: "Desk | None"
     glyphs: Glyphs
     notices: Notices
     _shown_failure: SpecpanelError | None = None
+    desk_is_coming = False
     _marks = 0
 
     def say(
@@ -35,8 +38,10 @@ class DeskApp(App[None]):
 
     # What the desk tells
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: "Event") -> None:
         """What the desk tells becomes a notice, where a person wants to know it at once."""
+        from specpanel.core.session.events import FindingMade, Note, Ready, Stopped
+
         match event:
             case Note(text) if self.desk is None or text != str(self.desk.failure):
                 self.say(text)
@@ -60,10 +65,10 @@ class DeskApp(App[None]):
 
     # Keys
 
-    def _ask(self, what: Callable[[Desk], None]) -> None:
+    def _ask(self, what: "Callable[[Desk], None]") -> None:
         """Asks something of the desk; what it refuses is a notice."""
         if self.desk is None:
-            self.say(NO_DESK)
+            self.say(DESK_IS_COMING if self.desk_is_coming else NO_DESK)
             return
         try:
             what(self.desk)
@@ -73,7 +78,9 @@ class DeskApp(App[None]):
     def action_switcher(self) -> None:
         self._ask(self._open_switcher)
 
-    def _open_switcher(self, desk: Desk) -> None:
+    def _open_switcher(self, desk: "Desk") -> None:
+        from specpanel.app.tui.screens.switcher import SwitcherScreen
+
         self.push_screen(SwitcherScreen(desk, self.say, glyphs=self.glyphs))
 
     def action_switch_back(self) -> None:
@@ -82,7 +89,7 @@ class DeskApp(App[None]):
     def action_traffic(self) -> None:
         self._ask(self._toggle_traffic)
 
-    def _toggle_traffic(self, desk: Desk) -> None:
+    def _toggle_traffic(self, desk: "Desk") -> None:
         on = not desk.sending
         desk.set_traffic(on)
         self.say("traffic begins" if on else "traffic ends")
@@ -90,7 +97,7 @@ class DeskApp(App[None]):
     def action_stop_server(self) -> None:
         self._ask(self._ask_to_stop)
 
-    def _ask_to_stop(self, desk: Desk) -> None:
+    def _ask_to_stop(self, desk: "Desk") -> None:
         served = desk.starting or desk.current
         if desk.busy is None and not desk.owns_server:
             raise NotRunningError("there is no server of ours to stop")
@@ -105,7 +112,7 @@ class DeskApp(App[None]):
     def action_mark(self) -> None:
         self._ask(self._ask_for_mark)
 
-    def _ask_for_mark(self, desk: Desk) -> None:
+    def _ask_for_mark(self, desk: "Desk") -> None:
         desk.require_watch()
         default = f"mark {self._marks + 1}"
 

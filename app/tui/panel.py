@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -29,10 +29,7 @@ from specpanel.app.tui.screens.dialogs import (
     StoppingScreen,
     error_words,
 )
-from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
-from specpanel.app.tui.screens.logs import LogsScreen
-from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
     UserThemes,
@@ -42,14 +39,20 @@ from specpanel.app.tui.theming import (
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
-from specpanel.core.session.desk import Desk
 from specpanel.core.session.notices import Notices
 from specpanel.themes import DEFAULT, ThemeFailure
+
+if TYPE_CHECKING:  # each brings much of core; the first picture does not wait for it
+    from specpanel.app.tui.screens.launch import LaunchScreen
+    from specpanel.app.tui.screens.logs import LogsScreen
+    from specpanel.app.tui.screens.sessions import SessionsScreen
+    from specpanel.core.session.desk import Desk
 
 Notify = Callable[[str], None]
 FeedDriver = Callable[[Notify], Awaitable[None]]
 OnQuit = Callable[[Literal["leave", "stop"]], None]
-Begin = Callable[[Desk], None]
+Begin = Callable[["Desk"], None]
+OpenDesk = Callable[[], "Desk"]
 
 TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
@@ -88,6 +91,7 @@ class Panel(DeskApp):
             On leaving it is cancelled and awaited. A ``SpecpanelError`` it raises is shown, and decides
             the exit status.
         desk: starts, switches and stops servers, and fills the feed instead of a driver.
+        open_desk: makes the desk instead, in a thread, once the first picture is there.
         begin: the first thing asked of the desk, once the app runs.
         first_mode: the screen that is shown first.
         owns_server: the driver has started a server, so leaving asks what becomes of it.
@@ -109,7 +113,8 @@ class Panel(DeskApp):
         feed: Feed,
         *,
         driver: FeedDriver | None = None,
-        desk: Desk | None = None,
+        desk: "Desk | None" = None,
+        open_desk: OpenDesk | None = None,
         begin: Begin | None = None,
         first_mode: str = "live",
         owns_server: bool = False,
@@ -127,6 +132,8 @@ class Panel(DeskApp):
         self.failure: BaseException | None = None
         self.exit_code = ExitCode.DONE
         self.desk = desk
+        self._open_desk = open_desk
+        self.desk_is_coming = open_desk is not None
         self.notices = Notices()
         self._begin = begin
         self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
@@ -184,7 +191,9 @@ class Panel(DeskApp):
     def tabs(self) -> list[tuple[str, str]]:
         return [*((mode.key, mode.label) for mode in MODE_TABLE), ("?", "Help")]
 
-    def build_launch(self) -> LaunchScreen:
+    def build_launch(self) -> "LaunchScreen":
+        from specpanel.app.tui.screens.launch import LaunchScreen
+
         return LaunchScreen(self.tabs, glyphs=self.glyphs)
 
     def build_live(self) -> LiveScreen:
@@ -197,10 +206,14 @@ class Panel(DeskApp):
             busy=self._fill is not None or self._begin is not None,
         )
 
-    def build_sessions(self) -> SessionsScreen:
+    def build_sessions(self) -> "SessionsScreen":
+        from specpanel.app.tui.screens.sessions import SessionsScreen
+
         return SessionsScreen(self.tabs, glyphs=self.glyphs)
 
-    def build_logs(self) -> LogsScreen:
+    def build_logs(self) -> "LogsScreen":
+        from specpanel.app.tui.screens.logs import LogsScreen
+
         return LogsScreen(self.tabs, glyphs=self.glyphs, notices=self.notices)
 
     async def on_mount(self) -> None:
@@ -222,11 +235,25 @@ class Panel(DeskApp):
                 exit_on_error=False,
             )
         if self.desk is not None:
-            self.desk.subscribe(self.hear)
-            if self._begin is not None:
-                self._begin(self.desk)
+            self._take_desk(self.desk)
+        elif self._open_desk is not None:
+            self.call_after_refresh(
+                self.run_worker, partial(self._fetch_desk, self._open_desk), group="desk"
+            )
         if self._auto_tick:
             self.set_interval(TICK_S, self._timed_tick)
+
+    async def _fetch_desk(self, open_desk: OpenDesk) -> None:
+        desk = await asyncio.to_thread(open_desk)
+        if not self._stopping:
+            self.desk_is_coming = False
+            self._take_desk(desk)
+
+    def _take_desk(self, desk: "Desk") -> None:
+        self.desk = desk
+        desk.subscribe(self.hear)
+        if self._begin is not None:
+            self._begin(desk)
 
     async def _run_driver(self, driver: FeedDriver) -> None:
         await driver(self.say)
@@ -403,7 +430,8 @@ def run_panel(
     feed: Feed,
     driver: FeedDriver | None = None,
     *,
-    desk: Desk | None = None,
+    desk: "Desk | None" = None,
+    open_desk: OpenDesk | None = None,
     begin: Begin | None = None,
     first_mode: str = "live",
     owns_server: bool = False,
@@ -425,6 +453,7 @@ def run_panel(
         feed,
         driver=driver,
         desk=desk,
+        open_desk=open_desk,
         begin=begin,
         first_mode=first_mode,
         owns_server=owns_server,

@@ -15,10 +15,10 @@ from specpanel.app.tui.screens.layout import too_small
 from specpanel.app.tui.widgets.bars import KeyLine, TopBar, coming_words
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.feed import Feed
-from specpanel.core.session.desk import Desk
 
 if TYPE_CHECKING:
     from specpanel.app.tui.panel import Panel
+    from specpanel.core.session.desk import Desk
 
 
 class TooSmall(Canvas):
@@ -54,7 +54,7 @@ class PanelScreen(Screen[None]):
         return cast("Panel", self.app)
 
     @property
-    def desk(self) -> Desk | None:
+    def desk(self) -> "Desk | None":
         """What starts, switches and stops servers; None over a recording."""
         return self.panel.desk
 

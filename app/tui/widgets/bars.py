@@ -1,6 +1,7 @@
 """The rows at the top and the bottom of every screen, and the small ones between."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
@@ -8,7 +9,9 @@ from specpanel.app.tui.ink import Line, Span, clean, fit, spread, width_of, wrap
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.monitor.frame import Frame
-from specpanel.core.session.desk import Desk
+
+if TYPE_CHECKING:
+    from specpanel.core.session.desk import Desk
 
 WIDE_COLUMNS = 100
 NAMES_COLUMNS = 112
@@ -63,7 +66,7 @@ class TopBar(Canvas):
         return [spread(tuple(spans), (*state, (" ", "text")), width, self.glyphs.ellipsis)]
 
 
-def coming_words(desk: Desk, glyphs: Glyphs, *, wide: bool) -> Line:
+def coming_words(desk: "Desk", glyphs: Glyphs, *, wide: bool) -> Line:
     """What the desk is about, where the Frames do not tell it: a start beside the current server."""
     sign = "<>" if glyphs.name == "ascii" else "⇄"
     served = desk.starting

@@ -1,0 +1,56 @@
+"""The first picture waits for nothing that it does not show."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from specpanel.app.tui.panel import Panel
+from specpanel.core.monitor.feed import Feed
+from specpanel.core.session.desk import Desk
+
+IMPORTS = """
+import sys
+from specpanel.app.tui.panel import Panel, run_panel
+from specpanel.app.tui.screens.live import LiveScreen
+print(*sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)))
+"""
+LATER = {
+    "httpx",
+    "pydantic",
+    "prometheus_client",
+    "psutil",
+    "pynvml",
+    "specpanel.core.session.desk",
+    "specpanel.core.engine.client",
+}
+
+
+def test_the_live_screen_is_there_before_the_network_the_settings_and_the_devices() -> None:
+    ran = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert set(ran.stdout.split()) & LATER == set()
+
+
+async def test_the_desk_is_opened_once_the_first_picture_is_there_and_then_asked(
+    tmp_path: Path,
+) -> None:
+    feed, asked, told = Feed(), threading.Event(), list[Desk]()
+    painted: list[bool] = []
+
+    def open_desk() -> Desk:
+        painted.append(panel.screen.is_mounted and panel.screen.size.width > 0)
+        assert asked.wait(20)
+        return Desk(feed, recordings=tmp_path)
+
+    panel = Panel(feed, open_desk=open_desk, begin=told.append, auto_tick=False)
+    async with panel.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert panel.desk is None
+        await pilot.press("m")
+        assert any("still starting" in notice.message for notice in panel._notifications)
+        asked.set()
+        await panel.workers.wait_for_complete()
+        assert painted == [True]
+        assert panel.desk is not None
+        assert told == [panel.desk]
