@@ -63,8 +63,8 @@ def is_probe(line: LogLine) -> bool:
 class Selection:
     """What a filter lets through of a block: places of ``hits`` among its lines, in order.
 
-    ``notable`` are places in ``hits`` of warnings and errors; ``folded`` counts probes left out that
-    would have been hits.
+    ``notable`` are places in ``hits`` where a warning or an error begins; ``folded`` counts probes left
+    out that would have been hits.
     """
 
     lines: int
@@ -126,12 +126,15 @@ class LogFilter:
         suspects = _WORDED if self.probes else _WORDED_OR_PROBE
         folded: list[int] = []
         notable: list[int] = []
+        before: _Told = None
         for place, raw in _matching(suspects, block, block):
             line = parse_line(raw)
             if not self.probes and is_probe(line):
                 folded.append(place)
             elif severity_of(line) is not None:
-                notable.append(place - len(folded))
+                if not _goes_on(before, place, line):
+                    notable.append(place - len(folded))
+                before = (place, line)
         if not folded:
             return Selection(count, range(count), notable)
         gone = set(folded)
@@ -142,6 +145,7 @@ class LogFilter:
         hits: list[int] = []
         notable: list[int] = []
         folded = 0
+        before: _Told = None
         for place, raw in candidates:
             simple = _is_plain(raw)
             worded = not simple or _ANY_WORD.search(raw) is not None
@@ -159,7 +163,9 @@ class LogFilter:
                 folded += 1
                 continue
             if severity is not None:
-                notable.append(len(hits))
+                if not _goes_on(before, place, line):
+                    notable.append(len(hits))
+                before = (place, line)
             hits.append(place)
         return Selection(count, hits, notable, folded)
 
@@ -185,6 +191,16 @@ def lines_of(block: bytes) -> list[bytes]:
     if not lines[-1]:
         lines.pop()
     return lines
+
+
+_Told = tuple[int, LogLine] | None
+
+
+def _goes_on(before: _Told, place: int, line: LogLine) -> bool:
+    """Whether a line belongs to the record of the line above it: a traceback is one error."""
+    if before is None or line.level is None:
+        return False
+    return before[0] == place - 1 and before[1].writer == line.writer
 
 
 def _count_lines(block: bytes) -> int:

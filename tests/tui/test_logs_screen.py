@@ -240,7 +240,7 @@ async def test_the_panels_own_notices_are_a_log_too(log: Path) -> None:
         panel.say("theme [bold] skipped", severity="warning")
         panel.clear_notifications()
         await pilot.press("tab")
-        await until_text(panel, pilot, "theme [bold] skipped", "1 lines")
+        await until_text(panel, pilot, "theme [bold] skipped", "1 line ")
         write(log, records(2))
         await pilot.press("tab")
         await until_text(panel, pilot, "message 1")
@@ -252,7 +252,7 @@ async def test_a_log_that_is_rotated_is_said_and_followed(log: Path) -> None:
         await until_text(panel, pilot, "300 lines")
         rotate(log)
         write(log, ["fresh"])
-        await until_text(panel, pilot, "replaced or cut short", "fresh", "1 lines")
+        await until_text(panel, pilot, "replaced or cut short", "fresh", "1 line ")
         remove(log)
         await until_text(panel, pilot, "file is gone")
 

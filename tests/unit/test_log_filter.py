@@ -107,3 +107,13 @@ def test_escapes_do_not_hide_a_word() -> None:
 def test_the_places_of_a_match_are_known() -> None:
     assert LogFilter("ab").spans("xABxab") == [(1, 3), (4, 6)]
     assert LogFilter("/x*/").spans("axx") == [(1, 3)]
+
+
+def test_a_traceback_with_prefixes_is_one_error() -> None:
+    record = "(EngineCore pid=7) ERROR 11-30 11:49:42 [core.py:{}] {}\n"
+    block = "".join(record.format(1, f"frame {number}") for number in range(9)) + "info\n"
+    block += record.format(2, "another") + "ValueError: a\nKeyError: b\n"
+    for chosen in (SHOW_ALL, LogFilter(level="error"), LogFilter("/./")):
+        chosen_lines = chosen.select(block.encode())
+        starts = [chosen_lines.hits[place] for place in chosen_lines.notable]
+        assert starts == [0, 10, 11, 12]

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.figures import grouped
-from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, spread, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, spread, width_of, wrap
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.engine.log_filter import SHOW_ALL, LogFilter
@@ -80,9 +80,9 @@ class LogHeader(Canvas):
 def header_counts(picture: LogPicture, indexing: bool, glyphs: Glyphs) -> Line:
     """Lines, hits, folded probes and what is going on, separated by dots."""
     state = picture.state
-    parts: list[Span] = [(f"{grouped(state.lines)} lines", "text")]
+    parts: list[Span] = [(_counted(state.lines, "line"), "text")]
     if picture.shown.narrows:
-        parts.append((f"{grouped(state.hits)} hits", "strong"))
+        parts.append((_counted(state.hits, "hit"), "strong"))
     if state.folded:
         parts.append((f"{grouped(state.folded)} folded", "muted"))
     if state.size and not state.exists:
@@ -123,7 +123,12 @@ class LogView(Pane):
             entry = picture.entries.get(ordinal)
             rows += self._rows(entry, width, height) if entry is not None else [()]
             ordinal += 1
-        return [fit(row, width, self.glyphs.ellipsis) for row in rows[:height]]
+        return [self._cut(row, width) for row in rows[:height]]
+
+    def _cut(self, row: Line, width: int) -> Line:
+        if width_of(row) <= width:
+            return row
+        return (*fit(row, width - len(self.glyphs.ellipsis), ""), (self.glyphs.ellipsis, "muted"))
 
     def _nothing(self, width: int, height: int) -> list[Line]:
         rows: list[Line] = [()] * max(0, (height - len(self._picture.empty)) // 2)
@@ -238,6 +243,10 @@ class LineDetail(Pane):
         return [((" ", "text"), (part, "text")) for part in parts]
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{grouped(number)} {what}{'' if number == 1 else 's'}"
+
+
 def view_title(shown: LogFilter) -> str:
     """What is shown, in words."""
     levels = {"all": "All lines", "warning": "Warnings and errors", "error": "Errors"}
@@ -256,4 +265,6 @@ def _ink(entry: Entry, here: bool) -> str:
 
 @lru_cache(maxsize=512)
 def _wrapped(text: str, width: int) -> tuple[str, ...]:
-    return tuple(wrap(text, max(1, width)))
+    """The text in rows of ``width`` cells; what is indented stays so."""
+    indent = text[: min(len(text) - len(text.lstrip(" ")), width // 3)]
+    return tuple(indent + part for part in wrap(text[len(indent) :], max(1, width - len(indent))))
