@@ -25,6 +25,7 @@ def demo(
         bool, typer.Option("--plain", help="Progress lines instead of the panel.")
     ] = False,
     as_json: options.Json = False,
+    no_mouse: options.NoMouse = False,
 ) -> None:
     flags = {"--port": port, "--python": python, "--requests": requests}
     profile = options.resolved_profile(name, flags, None, ())
@@ -32,7 +33,7 @@ def demo(
     if in_panel:
         from specpanel.app.cli.panel import start_in_panel
 
-        start_in_panel(profile)
+        start_in_panel(profile, mouse=not no_mouse)
         return
     from specpanel.app.cli.run import fly
     from specpanel.core.session.session import Plan

@@ -73,6 +73,10 @@ Prompts = Annotated[
     Path | None, typer.Option("--prompts", help="File of prompts: JSONL, or text, one a line.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+NoMouse = Annotated[
+    bool,
+    typer.Option("--no-mouse", help="Leave the mouse to the terminal, to select and copy text."),
+]
 
 # Flag of ours → the setting that it overrides.
 FLAGS: dict[str, str] = {

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from specpanel.core.settings.profile import Profile
 
 
-def open_panel() -> None:
+def open_panel(*, mouse: bool = True) -> None:
     """The panel over the newest server that we started; on Launch where none runs."""
     from specpanel.app.cli.report import guarded
 
-    guarded(_open)()
+    guarded(_open)(mouse)
 
 
-def _open() -> None:
+def _open(mouse: bool) -> None:
     import sys
 
     from specpanel.core.engine.process import running_servers
@@ -31,22 +31,22 @@ def _open() -> None:
         )
     running = running_servers()
     if running:
-        _show(lambda desk: desk.adopt(running[-1]))
+        _show(lambda desk: desk.adopt(running[-1]), mouse=mouse)
     else:
-        _show(None, first_mode="launch")
+        _show(None, first_mode="launch", mouse=mouse)
 
 
-def start_in_panel(profile: "Profile") -> None:
+def start_in_panel(profile: "Profile", *, mouse: bool = True) -> None:
     """Start ``profile`` with the panel over it; quitting asks what becomes of the server."""
-    _show(lambda desk: desk.start(profile))
+    _show(lambda desk: desk.start(profile), mouse=mouse)
 
 
-def watch_in_panel(url: str) -> None:
+def watch_in_panel(url: str, *, mouse: bool = True) -> None:
     """The panel over a server that someone else started."""
-    _show(lambda desk: desk.watch(url))
+    _show(lambda desk: desk.watch(url), mouse=mouse)
 
 
-def replay_in_panel(replay: Path, speed: float) -> None:
+def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
     """The panel over a recording."""
     import asyncio
 
@@ -61,10 +61,10 @@ def replay_in_panel(replay: Path, speed: float) -> None:
         await replay_recording(replay, feed, lambda _: None, asyncio.Event(), speed=speed)
         notify(f"end of {replay.name}")
 
-    _leave(run_panel(feed, drive))
+    _leave(run_panel(feed, drive, mouse=mouse))
 
 
-def _show(begin: "Callable[[Desk], None] | None", first_mode: str = "live") -> None:
+def _show(begin: "Callable[[Desk], None] | None", *, mouse: bool, first_mode: str = "live") -> None:
     from specpanel.app.tui.panel import run_panel
     from specpanel.core.monitor.feed import Feed
 
@@ -76,7 +76,8 @@ def _show(begin: "Callable[[Desk], None] | None", first_mode: str = "live") -> N
 
         return Desk(feed, recordings=data_folder() / "recordings")
 
-    _leave(run_panel(feed, open_desk=open_desk, begin=begin, first_mode=first_mode))
+    code = run_panel(feed, open_desk=open_desk, begin=begin, first_mode=first_mode, mouse=mouse)
+    _leave(code)
 
 
 def _leave(code: int) -> None:

@@ -8,6 +8,7 @@ from specpanel.app.cli import (
     command,
     demo,
     doctor,
+    options,
     plot,
     profile,
     ps,
@@ -55,11 +56,12 @@ def root(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    no_mouse: options.NoMouse = False,
 ) -> None:
     if context.invoked_subcommand is None:
         from specpanel.app.cli.panel import open_panel
 
-        open_panel()
+        open_panel(mouse=not no_mouse)
     elif context.obj and context.invoked_subcommand not in ("run", "command"):
         raise typer.BadParameter(
             f"arguments for vLLM after -- mean nothing to specpanel {context.invoked_subcommand}"

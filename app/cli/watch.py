@@ -28,6 +28,7 @@ def watch(
     ] = None,
     as_json: options.Json = False,
     tui: Annotated[bool, typer.Option("--tui", help="Draw them in the panel.")] = False,
+    no_mouse: options.NoMouse = False,
 ) -> None:
     from specpanel.core.errors import ConfigurationError
 
@@ -40,9 +41,9 @@ def watch(
         from specpanel.app.cli.panel import replay_in_panel, watch_in_panel
 
         if replay is not None:
-            replay_in_panel(replay, speed)
+            replay_in_panel(replay, speed, mouse=not no_mouse)
         else:
-            watch_in_panel(str(url))
+            watch_in_panel(str(url), mouse=not no_mouse)
         return
 
     import asyncio
