@@ -105,7 +105,7 @@ class ReplayScreen(LiveScreen):
         spans: Line = ((" REPLAY ", "tab-on"), (f" {name}" if name else "", "strong"))
         if latest is None:
             return (*spans, ("" if self.done else " reading", "warn"))
-        pace = "" if self.speed == 0 or self.done else f" {self.speed:.0f}×"
+        pace = "" if self.speed == 0 or self.done else f" {self.speed:.0f}x"
         words = f" {latest.frame.server.state} {clock(latest.frame.elapsed_s)}{pace}"
         return (*spans, (words, "muted"))
 

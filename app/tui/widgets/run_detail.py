@@ -20,7 +20,8 @@ from specpanel.core.session.history_comparison import RunComparison
 from specpanel.core.session.history_figures import Value
 
 _LABEL = 19
-_RATIO = 22
+_RATIO = 19
+_COMPARED_LABEL = 23
 _INTERVALS_FROM = 74
 
 
@@ -42,6 +43,10 @@ class RunDetail(Pane):
         self.redraw()
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
+        rows = self._rows(width, height)
+        return [_ascii(row) for row in rows] if self.glyphs.name == "ascii" else rows
+
+    def _rows(self, width: int, height: int) -> Sequence[Line]:
         if self.comparison is not None:
             return self._cut(list(_compared(self.comparison, width)), height)
         if self._entry is None:
@@ -56,6 +61,14 @@ class RunDetail(Pane):
         more = len(rows) - height + 1
         what = "specpanel runs compare" if self.comparison is not None else "specpanel runs show"
         return [*rows[: height - 1], ((f" {more} more lines: {what} prints all", "faint"),)]
+
+
+_PLAIN = str.maketrans({"…": "..", "→": "->", "–": "-"})
+
+
+def _ascii(row: Line) -> Line:
+    """Our own signs for a terminal that has only ascii; names from outside stay what they are."""
+    return tuple((text.translate(_PLAIN), ink) for text, ink in row)
 
 
 def _fact(label: str, text: str, width: int, ink: str = "text") -> Iterator[Line]:
@@ -106,14 +119,18 @@ def _run(run: PastRun, width: int) -> Iterator[Line]:
 def _compared(found: RunComparison, width: int) -> Iterator[Line]:
     intervals = width >= _INTERVALS_FROM
     ratio = _RATIO if intervals else 8
-    side = max(8, (width - _LABEL - ratio - 1) // 2)
+    side = max(9, (width - _COMPARED_LABEL - ratio + 1) // 2)
 
     def cells(text: str, room: int, ink: str) -> Line:
-        return fit(((text, ink),), room)
+        return (*fit(((text, ink),), room - 1), (" ", "text"))
 
-    yield (*cells("", _LABEL + 1, "text"), *_name("A", found.a, side), *_name("B", found.b, side))
     yield (
-        *cells("", _LABEL + 1, "text"),
+        *cells("", _COMPARED_LABEL, "text"),
+        *_name("A", found.a, side),
+        *_name("B", found.b, side),
+    )
+    yield (
+        *cells("", _COMPARED_LABEL, "text"),
         *cells(_when(found.a), side, "muted"),
         *cells(_when(found.b), side, "muted"),
         ("B / A", "muted"),
@@ -124,7 +141,7 @@ def _compared(found: RunComparison, width: int) -> Iterator[Line]:
             return value_text(value, interval=intervals, digits=digits)
 
         yield (
-            *cells(f" {row.figure} {row.unit}", _LABEL + 1, "muted"),
+            *cells(f" {row.figure} {row.unit}", _COMPARED_LABEL, "muted"),
             *cells(text(row.a), side, "text"),
             *cells(text(row.b), side, "text"),
             (text(row.ratio, 2), "strong" if row.ratio else "muted"),
@@ -133,16 +150,18 @@ def _compared(found: RunComparison, width: int) -> Iterator[Line]:
         yield ((" settings: not recorded in both", "muted"),)
     elif not found.settings:
         yield ((" settings: the same", "muted"),)
+    else:
+        yield ((" settings that differ, A → B", "muted"),)
     for change in found.settings or ():
         words = clean(f"{change.setting}: {change.before} → {change.after}")
-        yield ((" ", "text"), (words, "text"))
+        yield ((f"   {words}", "text"),)
     for note in found.notes:
         for part in wrap(clean(note), max(10, width - 2)):
             yield ((f" {part}", "muted"),)
 
 
 def _name(letter: str, run: PastRun, room: int) -> Line:
-    return fit(((f"{letter} ", "warn"), (clean(run.name), "strong")), room)
+    return (*fit(((f"{letter} ", "warn"), (clean(run.name), "strong")), room - 1), (" ", "text"))
 
 
 def _when(run: PastRun) -> str:
