@@ -15,6 +15,7 @@ from specpanel.app.tui.keys import keys_of
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens.logs import LogsScreen
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.session.desk import Desk
 from specpanel.core.settings.paths import logs_folder
 
 SIZES = [(120, 40), (80, 24), (60, 15)]
@@ -66,9 +67,9 @@ def records(count: int, start: int = 0) -> list[str]:
 
 @asynccontextmanager
 async def shown(
-    size: tuple[int, int] = (120, 40), glyphs: Glyphs | None = None
+    size: tuple[int, int] = (120, 40), glyphs: Glyphs | None = None, desk: Desk | None = None
 ) -> AsyncIterator[tuple[Panel, LogsScreen, Pilot[None]]]:
-    panel = Panel(Feed(), auto_tick=False, glyphs=glyphs)
+    panel = Panel(Feed(), desk=desk, auto_tick=False, glyphs=glyphs)
     async with panel.run_test(size=size, notifications=True) as pilot:
         await pilot.press("6")
         await pilot.pause()
@@ -244,6 +245,19 @@ async def test_the_panels_own_notices_are_a_log_too(log: Path) -> None:
         write(log, records(2))
         await pilot.press("tab")
         await until_text(panel, pilot, "message 1")
+
+
+async def test_the_log_of_the_desks_server_comes_before_a_newer_one(
+    log: Path, tmp_path: Path
+) -> None:
+    write(log, ["of another server"])
+    desk = Desk(Feed(), lambda event: None)
+    async with shown(desk=desk) as (panel, _, pilot):
+        await until_text(panel, pilot, "of another server")
+        ours = tmp_path / "ours.log"
+        write(ours, ["of this server"])
+        desk.last_log = ours
+        await until_text(panel, pilot, "of this server", "ours.log")
 
 
 async def test_a_log_that_is_rotated_is_said_and_followed(log: Path) -> None:
