@@ -45,18 +45,21 @@ class Raster:
         left = right - self.dots_wide + 1
         start = from_column * self.glyphs.dots_x
         period, drawn = _DASH_PERIODS[dash % len(_DASH_PERIODS)]
+        row_of = scale.rows_of(self.dots_high)
+        count, joined = bins.count, bins.joined
         before = self._before(bins, left, start)
-        before_row = (
-            0 if before is None else self._row(scale, bins.last[(left + before) % bins.count])
-        )
+        before_row = 0 if before is None else row_of(bins.last[(left + before) % count])
         for x in range(start, self.dots_wide):
             number = left + x
-            if not bins.has(number):
+            slot = number % count
+            if number < 0 or bins.index[slot] != number:
                 continue
-            slot = number % bins.count
-            top, bottom = self._row(scale, bins.highest[slot]), self._row(scale, bins.lowest[slot])
-            if bins.joined[slot] and before is not None:
-                entry = self._row(scale, bins.first[slot])
+            entry = leave = top = bottom = own_top = own_bottom = row_of(bins.last[slot])
+            if bins.lowest[slot] != bins.highest[slot]:
+                entry = row_of(bins.first[slot])
+                top = own_top = row_of(bins.highest[slot])
+                bottom = own_bottom = row_of(bins.lowest[slot])
+            if joined[slot] and before is not None:
                 at = before_row
                 for between in range(before + 1, x):
                     to = round(
@@ -66,31 +69,20 @@ class Raster:
                         self._span(owner, between, at, to, start)
                     at = to
                 top, bottom = min(top, at), max(bottom, at)
-                if before == x - 1 and abs(bottom - top) > 1:
+                if before == x - 1 and bottom - top > 1:
                     # The neighbour's own dot is already there: do not thicken the corner.
-                    top, bottom = self._without_corner(top, bottom, at, bins, scale, slot)
+                    if at < own_top:
+                        top = at + 1
+                    elif at > own_bottom:
+                        bottom = at - 1
             if number % period < drawn:
                 self._span(owner, x, top, bottom, start)
-            before, before_row = x, self._row(scale, bins.last[slot])
-
-    def _without_corner(
-        self, top: int, bottom: int, at: int, bins: Bins, scale: Scale, slot: int
-    ) -> tuple[int, int]:
-        own_top = self._row(scale, bins.highest[slot])
-        own_bottom = self._row(scale, bins.lowest[slot])
-        if at < own_top:
-            return at + 1, bottom
-        if at > own_bottom:
-            return top, at - 1
-        return top, bottom
+            before, before_row = x, leave
 
     def _before(self, bins: Bins, left: int, start: int) -> int | None:
         """The last filled column of dots before ``start``, looking back as far as bins are kept."""
         oldest = max(-left, start - bins.count + 1, -1)
         return next((x for x in range(start - 1, oldest - 1, -1) if bins.has(left + x)), None)
-
-    def _row(self, scale: Scale, value: float) -> int:
-        return scale.dot(value, self.dots_high)
 
     def _span(self, owner: int, x: int, one: int, other: int, start: int) -> None:
         if x < start:

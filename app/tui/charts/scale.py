@@ -1,6 +1,7 @@
 """Value axes: nice ticks, linear and logarithmic, and a range that does not jump about."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _STEPS = (1.0, 2.0, 5.0, 10.0)
@@ -25,6 +26,23 @@ class Scale:
         """The row of dots, 0 at the top, where ``value`` is drawn; clamped to the axis."""
         row = round((1.0 - self.fraction(value)) * (dots - 1))
         return min(dots - 1, max(0, row))
+
+    def rows_of(self, dots: int) -> Callable[[float], int]:
+        """``dot`` for many values: what does not depend on the value is worked out once."""
+        last, low, high, log10 = dots - 1, self.low, self.high, math.log10
+        if self.log:
+            low, high = log10(low), log10(high)
+        factor = last / (high - low)
+
+        def linear(value: float) -> int:
+            row = round((high - value) * factor)
+            return 0 if row < 0 else min(row, last)
+
+        def logarithmic(value: float) -> int:
+            row = round((high - log10(max(value, _TINY))) * factor)
+            return 0 if row < 0 else min(row, last)
+
+        return logarithmic if self.log else linear
 
     def ticks(self, wanted: int) -> tuple[float, ...]:
         """About ``wanted`` round values, lowest first."""
