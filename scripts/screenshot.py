@@ -74,11 +74,15 @@ class Painter:
         elif char in _LEFT_EIGHTHS:
             width = CELL_WIDTH * (_LEFT_EIGHTHS.index(char) + 1) // 8
             self._draw.rectangle((left, top, left + max(1, width) - 1, bottom), fill=ink)
+        elif char in "▀▄":
+            middle = top + CELL_HEIGHT // 2
+            half = (top, middle - 1) if char == "▀" else (middle, bottom)
+            self._draw.rectangle((left, half[0], right, half[1]), fill=ink)
         elif char in _FRAMES:
             self._frame(left, top, _FRAMES[char], ink)
         elif char in _ARCS:
             self._arc(left, top, _ARCS[char], ink)
-        elif char in "┈┊━":
+        elif char in "┈┊━╌":
             self._dashes(left, top, char, ink)
         elif char != " ":
             self._draw.text((left, top), char, font=self._fonts[bold], fill=ink)
@@ -117,6 +121,9 @@ class Painter:
         x, y = left + CELL_WIDTH // 2, top + CELL_HEIGHT // 2
         if char == "━":
             self._draw.rectangle((left, y - 1, left + CELL_WIDTH - 1, y + 1), fill=ink)
+        elif char == "╌":
+            for dash in range(left, left + CELL_WIDTH, 5):
+                self._draw.line((dash, y, dash + 2, y), fill=ink)
         elif char == "┈":
             for dot in range(left, left + CELL_WIDTH, 5):
                 self._draw.line((dot, y, dot + 1, y), fill=ink)
