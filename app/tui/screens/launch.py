@@ -19,7 +19,7 @@ from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launc
 from specpanel.app.tui.screens.launch_outlook import Outlook, look_at, prospect
 from specpanel.app.tui.screens.launch_shelf import Shelf
 from specpanel.app.tui.widgets.command_preview import CommandPreview, Findings, PreflightLine
-from specpanel.app.tui.widgets.form import Form, FormHelp
+from specpanel.app.tui.widgets.form import EDITOR_KEYS, Form, FormHelp
 from specpanel.app.tui.widgets.form_entries import Heading
 from specpanel.app.tui.widgets.profile_list import ProfileList, reason_of
 from specpanel.core.engine.command import shell_text
@@ -91,6 +91,9 @@ class LaunchScreen(PanelScreen):
     async def _catalogue(self) -> None:
         self.shelf.fill(await asyncio.to_thread(catalogue), self._in_use())
         self._show_draft()
+        if self.draft is not None and self.draft.profile is not None:
+            # The machine may have changed while another screen was shown.
+            self._work("look-ahead", partial(self._look, self.draft.profile))
 
     def _in_use(self) -> str | None:
         """The name of the profile that runs."""
@@ -210,7 +213,9 @@ class LaunchScreen(PanelScreen):
     # Keys
 
     def _show_keys(self) -> None:
-        self.key_line.show(line_entries("launch", "panel"), ())
+        editing = self.form.editing
+        entries = line_entries("launch", "panel") if editing is None else EDITOR_KEYS[editing]
+        self.key_line.show(entries, ())
 
     def action_move(self, step: int) -> None:
         if self.form.editing is not None:

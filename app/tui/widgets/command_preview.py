@@ -13,7 +13,7 @@ from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.settings.rows import Row
 
-_MOST_ROWS = 4
+_MOST_ROWS = 6
 """Rows that one flag may take; what is longer is cut here, and whole in what ``y`` copies."""
 
 _OTHER_NAMES = {"k": "num_speculative_tokens"}

@@ -31,6 +31,13 @@ Purpose = Literal["value", "filter", "name"]
 _PROMPTS: Mapping[Purpose, str] = {"value": "", "filter": " / ", "name": " write as "}
 _TITLE_CELLS = 22
 
+EDITOR_KEYS: Mapping[Purpose, list[tuple[str, str]]] = {
+    "value": [("enter", "Take it"), ("esc", "Leave it as it was"), ("^r", "Start")],
+    "filter": [("enter", "Keep the filter"), ("esc", "Show all")],
+    "name": [("enter", "Write"), ("esc", "Cancel")],
+}
+"""The keys that work in the editor, for the key line."""
+
 
 class FormRows(Pane):
     """Draws headings and rows, one of them current."""
@@ -210,6 +217,7 @@ class Form(Container):
         self.unfolded: set[str] = set()
         self.words = ""
         self._all: tuple[Row, ...] = ()
+        self._choices: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield self.rows
@@ -313,6 +321,7 @@ class Form(Container):
         self.input.display = True
         self.input.focus()
         self.input.action_end()
+        self.post_message(self.Moved())
 
     def _open_choices(self, row: Row) -> None:
         self.editing = "value"
@@ -332,6 +341,7 @@ class Form(Container):
         self.options.focus()
         value = text_of(row, row.default if row.value is None else row.value)
         self.options.highlighted = choices.index(value) if value in choices else 0
+        self.post_message(self.Moved())
 
     def close(self) -> None:
         """Closes the editor and forgets what was typed."""
@@ -347,6 +357,8 @@ class Form(Container):
         """Hands on what was typed."""
         if self.editing is not None:
             purpose, text = self.editing, self.input.value
+            if self.options.display:
+                text = self._choices[self.options.highlighted or 0]
             self.close()
             self.post_message(self.Given(purpose, text))
 

@@ -3,9 +3,11 @@
 from collections.abc import Collection, Sequence
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
-from specpanel.app.tui.ink import Line, Span, clean, fit, shorten
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, wrap
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.settings.files import ProfileFile
+
+_REASON_ROWS = 3
 
 
 class ProfileList(Pane):
@@ -66,8 +68,11 @@ class ProfileList(Pane):
         row = fit(name, width, self.glyphs.ellipsis)
         if file.error is None:
             return [row]
-        why = shorten(reason_of(file), max(1, width - 4), self.glyphs.ellipsis)
-        return [row, ((f"    {why}", "muted"),)]
+        why = wrap(reason_of(file), max(1, width - 4))
+        if len(why) > _REASON_ROWS:
+            cut = shorten(f"{why[_REASON_ROWS - 1]} {self.glyphs.ellipsis}", width - 4)
+            why = [*why[: _REASON_ROWS - 1], cut]
+        return [row, *(((f"    {part}", "muted"),) for part in why)]
 
 
 def reason_of(file: ProfileFile) -> str:
