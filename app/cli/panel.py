@@ -50,7 +50,7 @@ def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
     """The panel over a recording."""
     import asyncio
 
-    from specpanel.app.tui.panel import run_panel
+    from specpanel.app.tui.opening import run_panel
     from specpanel.core.monitor.feed import Feed
 
     feed = Feed()
@@ -65,7 +65,7 @@ def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
 
 
 def _show(begin: "Callable[[Desk], None] | None", *, mouse: bool, first_mode: str = "live") -> None:
-    from specpanel.app.tui.panel import run_panel
+    from specpanel.app.tui.opening import run_panel
     from specpanel.core.monitor.feed import Feed
 
     feed = Feed()

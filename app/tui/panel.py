@@ -5,12 +5,11 @@ import os
 import signal
 import sys
 import termios
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -27,7 +26,6 @@ from specpanel.app.tui.screens.dialogs import (
     QuitChoice,
     QuitScreen,
     StoppingScreen,
-    error_words,
 )
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.theming import (
@@ -37,7 +35,7 @@ from specpanel.app.tui.theming import (
     user_theme_folder,
 )
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
-from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
+from specpanel.core.errors import ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.notices import Notices
 from specpanel.themes import DEFAULT, ThemeFailure
@@ -50,7 +48,6 @@ if TYPE_CHECKING:  # each brings much of core; the first picture does not wait f
 
 Notify = Callable[[str], None]
 FeedDriver = Callable[[Notify], Awaitable[None]]
-OnQuit = Callable[[Literal["leave", "stop"]], None]
 Begin = Callable[["Desk"], None]
 OpenDesk = Callable[[], "Desk"]
 
@@ -87,15 +84,13 @@ class Panel(DeskApp):
 
     Args:
         feed: the Frames to show; somebody else publishes them.
-        driver: fills the feed: a session, a watch or a replay. It gets a function that shows a notice.
-            On leaving it is cancelled and awaited. A ``SpecpanelError`` it raises is shown, and decides
-            the exit status.
+        driver: fills the feed from a recording. It gets a function that shows a notice. On leaving
+            it is cancelled and awaited. A ``SpecpanelError`` it raises is shown, and decides the exit
+            status.
         desk: starts, switches and stops servers, and fills the feed instead of a driver.
         open_desk: makes the desk instead, in a thread, once the first picture is there.
         begin: the first thing asked of the desk, once the app runs.
         first_mode: the screen that is shown first.
-        owns_server: the driver has started a server, so leaving asks what becomes of it.
-        on_quit: told the answer, before the driver is cancelled.
         auto_tick: run the timer; tests call ``tick`` by hand instead.
         theme_folder: the user's themes; the XDG configuration folder when it is ``None``.
     """
@@ -117,8 +112,6 @@ class Panel(DeskApp):
         open_desk: OpenDesk | None = None,
         begin: Begin | None = None,
         first_mode: str = "live",
-        owns_server: bool = False,
-        on_quit: OnQuit | None = None,
         auto_tick: bool = True,
         theme: str | None = None,
         theme_folder: Path | None = None,
@@ -140,8 +133,6 @@ class Panel(DeskApp):
         self._closer: Worker[None] | None = None
         self._fill = driver
         self._filler: Worker[None] | None = None
-        self._owns_server = owns_server
-        self._tell_choice = on_quit
         self._auto_tick = auto_tick
         self._window_minutes = window_minutes
         self._how_to_begin = how_to_begin
@@ -320,14 +311,7 @@ class Panel(DeskApp):
     @property
     def server_is_up(self) -> bool:
         """Whether leaving has to ask what becomes of a server."""
-        if self.desk is not None:
-            return self.desk.owns_server
-        if not self._owns_server:
-            return False
-        frame = self.feed.latest
-        if frame is None:
-            return self._driver_is_running
-        return frame.server.state in ("starting", "serving", "degraded")
+        return self.desk is not None and self.desk.owns_server
 
     @property
     def _driver_is_running(self) -> bool:
@@ -346,19 +330,13 @@ class Panel(DeskApp):
 
     def _server_words(self) -> str:
         served = None if self.desk is None else self.desk.starting or self.desk.current
-        if served is not None:
-            state = "starting" if served.facts.starting else "running"
-            return f"{served.name} at {served.facts.url}, {state}"
-        frame = self.feed.latest
-        if frame is None:
+        if served is None:
             return "It is being started."
-        server = frame.server
-        return f"{server.name or server.model or 'vLLM'} at {server.url}, {server.state}"
+        state = "starting" if served.facts.starting else "running"
+        return f"{served.name} at {served.facts.url}, {state}"
 
     def _quit_chosen(self, choice: QuitChoice | None) -> None:
         if choice == "leave" or choice == "stop":
-            if self._tell_choice is not None:
-                self._tell_choice(choice)
             self._leave(leave=choice == "leave")
 
     def _leave_unasked(self) -> None:
@@ -366,8 +344,6 @@ class Panel(DeskApp):
         if self._stopping:
             return
         self.exit_code = ExitCode.INTERRUPTED
-        if self._owns_server and self._tell_choice is not None:
-            self._tell_choice("leave")
         self._leave()
 
     def _leave_unseen(self) -> None:
@@ -424,66 +400,3 @@ class Panel(DeskApp):
 
 def _write_nothing(data: str) -> None:
     """Takes the place of writing to a terminal that has gone."""
-
-
-def run_panel(
-    feed: Feed,
-    driver: FeedDriver | None = None,
-    *,
-    desk: "Desk | None" = None,
-    open_desk: OpenDesk | None = None,
-    begin: Begin | None = None,
-    first_mode: str = "live",
-    owns_server: bool = False,
-    on_quit: OnQuit | None = None,
-    theme: str | None = None,
-    window_minutes: int = 5,
-    mouse: bool = True,
-    how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
-) -> int:
-    """Shows the panel until it is left and gives the exit status.
-
-    What failed last is printed on standard error once the screen is back.
-
-    Raises:
-        ConfigurationError: the terminal cannot show a panel.
-    """
-    require_terminal()
-    panel = Panel(
-        feed,
-        driver=driver,
-        desk=desk,
-        open_desk=open_desk,
-        begin=begin,
-        first_mode=first_mode,
-        owns_server=owns_server,
-        on_quit=on_quit,
-        theme=theme,
-        window_minutes=window_minutes,
-        how_to_begin=how_to_begin,
-    )
-    panel.run(mouse=mouse)
-    if panel.failure is not None:
-        message, fix = error_words(panel.failure)
-        if isinstance(panel.failure, SpecpanelError):
-            sys.stderr.write(f"specpanel: {message}\n" + (f"  {fix}\n" if fix else ""))
-        fault = (
-            panel.failure.__cause__ if isinstance(panel.failure, SpecpanelError) else panel.failure
-        )
-        if fault is not None and not isinstance(fault, SpecpanelError | OSError):
-            traceback.print_exception(fault)
-    return int(panel.exit_code)
-
-
-def require_terminal() -> None:
-    """Refuses a terminal that cannot show a panel, and names what works there.
-
-    The panel draws on standard error's terminal and reads keys from standard input.
-    """
-    headless = "use `specpanel run` or `specpanel watch`, which print plain lines"
-    if os.environ.get("TERM", "") in {"dumb", "unknown"}:
-        raise ConfigurationError("This terminal (TERM=dumb) cannot show the panel", headless)
-    if not (os.isatty(0) and os.isatty(2)):
-        raise ConfigurationError(
-            "The panel needs a terminal for its keys and its picture", headless
-        )

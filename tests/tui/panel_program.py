@@ -1,6 +1,6 @@
 """A small program for terminal tests and measurements: the real panel over synthetic Frames.
 
-python panel_program.py [--history N] [--every SECONDS] [--fail] [--owns] [--idle] [--report FILE]
+python panel_program.py [--history N] [--every SECONDS] [--fail] [--idle] [--report FILE]
 """
 
 import argparse
@@ -13,7 +13,8 @@ BEGAN = time.perf_counter()
 
 from synthetic import synthetic_frames  # noqa: E402
 
-from specpanel.app.tui.panel import Notify, run_panel  # noqa: E402
+from specpanel.app.tui.opening import run_panel  # noqa: E402
+from specpanel.app.tui.panel import Notify  # noqa: E402
 from specpanel.core.errors import LaunchError, SpecpanelError  # noqa: E402
 from specpanel.core.monitor.feed import Feed  # noqa: E402
 
@@ -23,12 +24,11 @@ def main() -> int:
     parser.add_argument("--history", type=int, default=0)
     parser.add_argument("--every", type=float, default=1.0)
     parser.add_argument("--fail", action="store_true")
-    parser.add_argument("--owns", action="store_true")
     parser.add_argument("--idle", action="store_true")
     parser.add_argument("--report")
     chosen = parser.parse_args()
     feed = Feed()
-    choices: list[str] = []
+    done: list[str] = []
 
     async def fill(notify: Notify) -> None:
         if chosen.fail:
@@ -42,18 +42,16 @@ def main() -> int:
                 feed.publish(frame)
         finally:
             await asyncio.sleep(0.2)  # cleaning up takes its time
-            choices.append("cleaned up")
+            done.append("cleaned up")
 
     try:
-        code = run_panel(
-            feed, None if chosen.idle else fill, owns_server=chosen.owns, on_quit=choices.append
-        )
+        code = run_panel(feed, None if chosen.idle else fill)
     except SpecpanelError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.exit_code)
     if chosen.report:
         with open(chosen.report, "w", encoding="utf-8") as file:
-            json.dump({"choices": choices, "code": code}, file)
+            json.dump({"done": done, "code": code}, file)
     return code
 
 

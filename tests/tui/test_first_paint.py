@@ -11,7 +11,8 @@ from specpanel.core.session.desk import Desk
 
 IMPORTS = """
 import sys
-from specpanel.app.tui.panel import Panel, run_panel
+from specpanel.app.tui.opening import run_panel
+from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens.live import LiveScreen
 print(*sorted({name.partition(".")[0] for name in sys.modules} | set(sys.modules)))
 """

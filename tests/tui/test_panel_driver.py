@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from tui.synthetic import exited_frame, synthetic_frames
+from tui.synthetic import synthetic_frames
 
-from specpanel.app.tui.panel import Notify, Panel, require_terminal
-from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitScreen, StoppingScreen
+from specpanel.app.tui.opening import require_terminal
+from specpanel.app.tui.panel import Notify, Panel
+from specpanel.app.tui.screens.dialogs import ErrorScreen, StoppingScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.core.errors import ConfigurationError, ExitCode, LaunchError
 from specpanel.core.monitor.feed import Feed
@@ -127,47 +128,6 @@ async def test_a_second_quit_hurries_the_driver() -> None:
         await until(pilot, lambda: server.events == ["serving", "cancelled"])
         await pilot.press("q")
         await until(pilot, lambda: "hurried" in server.events)
-
-
-@pytest.mark.parametrize(("key", "choice"), [("enter", "leave"), ("l", "leave"), ("s", "stop")])
-async def test_with_a_server_of_ours_leaving_asks_and_tells_the_answer_first(
-    key: str, choice: str
-) -> None:
-    server = Server(Feed())
-    panel = Panel(
-        server.feed, driver=server, owns_server=True, on_quit=server.events.append, auto_tick=False
-    )
-    async with panel.run_test() as pilot:
-        await until(pilot, lambda: server.events == ["serving"])
-        await pilot.press("ctrl+c")
-        assert isinstance(panel.screen, QuitScreen)
-        await pilot.press(key)
-        await until(pilot, lambda: "ended" in server.events)
-    assert server.events == ["serving", choice, "cancelled", "ended"]
-
-
-@pytest.mark.parametrize("key", ["c", "escape", "ctrl+q"])
-async def test_leaving_can_be_called_off(key: str) -> None:
-    server = Server(Feed())
-    panel = Panel(
-        server.feed, driver=server, owns_server=True, on_quit=server.events.append, auto_tick=False
-    )
-    async with panel.run_test() as pilot:
-        await until(pilot, lambda: server.events == ["serving"])
-        await pilot.press("q", key)
-        await until(pilot, lambda: isinstance(panel.screen, LiveScreen))
-        assert server.events == ["serving"]
-        await pilot.press("q", "l")
-        await until(pilot, lambda: "ended" in server.events)
-
-
-async def test_a_server_that_has_ended_is_not_asked_about() -> None:
-    feed = Feed()
-    feed.publish(exited_frame(1, 1, "gone"))
-    panel = Panel(feed, owns_server=True, auto_tick=False)
-    async with panel.run_test() as pilot:
-        await pilot.press("q")
-        await until(pilot, lambda: not panel.is_running)
 
 
 async def test_a_broken_theme_is_a_notice_and_not_a_crash(tmp_path: Path) -> None:
