@@ -150,6 +150,7 @@ async def test_a_profile_is_chosen_mended_and_started_by_keys_alone(
 
         await driver.press("enter")
         await driver.type("6")
+        assert "✗" not in "".join(driver.launch.help_pane.text_rows())
         await driver.press("enter")
         assert "*" in driver.current
         assert "6" in driver.current

@@ -171,7 +171,7 @@ class FormHelp(Pane):
         dot = f" {self.glyphs.dot} "
         facts: Line = ((f" {dot.join(clean(fact) for fact in facts_of(entry))}", "muted"),)
         said: list[Line] = []
-        if self._error is not None:
+        if self._error:
             said = [((f" {self.glyphs.states['exited']} {clean(self._error)}", "bad"),)]
         said += [((f" {part}", "text"),) for part in wrap(help_text, max(1, width - 2))]
         return [*said[: max(1, height - 1)], facts]
