@@ -145,7 +145,7 @@ class PositionChart(ChartPane):
             rates: list[Span] = [ago(reading[0])]
             for position, rate in enumerate(reading[1], start=1):
                 shown = ABSENT if rate is None else f"{rate * 100:.0f} %"
-                rates += [(f"{position} ", "muted"), (f"{shown} ", "strong")]
+                rates += [(f"{position} ", "muted"), (f"{shown}  ", "strong")]
             return tuple(rates)
         if self.over_time:
             return (*self.heat.legend(), ("  ", "muted"), (kind, "muted"))
