@@ -6,7 +6,6 @@ A failing start leaves the server serving that was there before.
 """
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Awaitable
@@ -14,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from specpanel.core.engine.client import EngineClient
-from specpanel.core.engine.command import build_command
-from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.process import complete, is_running, stop_server
 from specpanel.core.engine.registry import ServerRecord, table_without_secrets
 from specpanel.core.errors import NotRunningError, SpecpanelError
@@ -23,7 +20,7 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
 from specpanel.core.monitor.recording import Recorder
-from specpanel.core.session.checks import as_error, refuse_what_cannot_work
+from specpanel.core.session.checks import as_error
 from specpanel.core.session.events import (
     Event,
     FrameTaken,
@@ -33,11 +30,10 @@ from specpanel.core.session.events import (
     event_line,
 )
 from specpanel.core.session.history import recording_path
-from specpanel.core.session.launch import InterruptedRunError, Launch
+from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.session.sending import Sending
-from specpanel.core.session.served import Served, drained, served_record
+from specpanel.core.session.served import Served, drained, served_record, start_served
 from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
-from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
 
 
@@ -349,37 +345,9 @@ class Desk:
     # -- servers ----------------------------------------------------------------------------
 
     async def _launched(self, profile: Profile) -> Served:
-        """Preflight and start; returns as soon as the process exists."""
-        python = resolve_python(profile.engine.python)
-        facts = await asyncio.to_thread(probe_interpreter, python)
-        loop = asyncio.get_running_loop()
-
-        def tell(event: Event) -> None:
-            loop.call_soon_threadsafe(self._tell, event)
-
-        placed = await asyncio.to_thread(
-            with_model_paths, profile, python, lambda text: tell(Note(text))
-        )
-        if self._interrupted.is_set():
-            raise InterruptedRunError
-        await asyncio.to_thread(refuse_what_cannot_work, placed, facts, tell)
-        launch = Launch(
-            placed, build_command(placed, facts, os.environ), self._tell, settings=profile
-        )
-        launch.start()
-        record = launch.record
-        self.last_log = record.log
-        known = ServerFacts(
-            url=record.url,
-            name=record.name,
-            model=record.model if placed.target.served_name else Path(record.model).name,
-            drafter=placed.drafter.method,
-            draft_tokens=placed.drafter.draft_tokens,
-            version=facts.vllm_version,
-            pid=record.pid,
-            starting=True,
-        )
-        return Served(known, profile, record, launch)
+        served = await start_served(profile, self._tell, self._interrupted)
+        self.last_log = served.log
+        return served
 
     async def _until_ready(self, served: Served) -> None:
         if served.launch is not None:

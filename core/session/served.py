@@ -1,16 +1,22 @@
 """A server that a desk knows: what is known of it, and how that is kept up to date."""
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from specpanel.core.engine import identity
 from specpanel.core.engine.client import EngineClient
+from specpanel.core.engine.command import build_command
+from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.metrics import ExpositionError, parse_exposition
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.monitor.monitor import ServerFacts
-from specpanel.core.session.launch import Launch
+from specpanel.core.session.checks import refuse_what_cannot_work
+from specpanel.core.session.events import Event, Listener, Note
+from specpanel.core.session.launch import InterruptedRunError, Launch
+from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
 
 LOOK_S = 0.25
@@ -75,6 +81,42 @@ def served_record(record: ServerRecord) -> Served:
         pid=record.pid,
     )
     return Served(facts, record.settings, record)
+
+
+async def start_served(profile: Profile, tell: Listener, interrupted: asyncio.Event) -> Served:
+    """Preflight and start ``profile``; returns as soon as the process exists.
+
+    Raises:
+        ConfigurationError, LaunchError: it cannot work; nothing was started.
+        InterruptedRunError: ``interrupted`` was set meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+
+    def tell_from_thread(event: Event) -> None:
+        loop.call_soon_threadsafe(tell, event)
+
+    python = resolve_python(profile.engine.python)
+    facts = await asyncio.to_thread(probe_interpreter, python)
+    placed = await asyncio.to_thread(
+        with_model_paths, profile, python, lambda text: tell_from_thread(Note(text))
+    )
+    await asyncio.to_thread(refuse_what_cannot_work, placed, facts, tell_from_thread)
+    if interrupted.is_set():
+        raise InterruptedRunError
+    launch = Launch(placed, build_command(placed, facts, os.environ), tell, settings=profile)
+    launch.start()
+    record = launch.record
+    known = ServerFacts(
+        url=record.url,
+        name=record.name,
+        model=record.model if placed.target.served_name else Path(record.model).name,
+        drafter=placed.drafter.method,
+        draft_tokens=placed.drafter.draft_tokens,
+        version=facts.vllm_version,
+        pid=record.pid,
+        starting=True,
+    )
+    return Served(known, profile, record, launch)
 
 
 async def drained(url: str, interrupted: asyncio.Event) -> None:

@@ -60,9 +60,16 @@ class Table:
         return "\n".join(event.text for event in self.events if isinstance(event, Note))
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():  # noqa: ASYNC110 (Frames and processes set no event)
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while not condition():  # noqa: ASYNC110 (Frames and processes set no event)
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            frame = self.desk.feed.latest
+            pytest.fail(
+                f"waited in vain; busy: {self.desk.busy}, failure: {self.desk.failure}, told: "
+                f"{self.notes}, server: {frame and frame.server}"
+            )
 
     async def rest(self) -> None:
         """Until the desk has done what was asked of it."""
