@@ -65,9 +65,9 @@ def report(
     if replayed is not None:
         early, growth = replayed
         lines += [
-            f"Memory of specpanel after ten minutes of Frames, replayed at high speed: {early:.1f} MB",
-            f"(asked: at most {LIMITS['memory_mb']:.0f}); over the hour after them it grew by",
-            f"{growth:.1f} MB (asked: under {GROWTH_LIMIT_MB:g}).",
+            "Memory of specpanel after ten minutes of Frames, replayed at high speed:",
+            f"{early:.1f} MB (asked: at most {LIMITS['memory_mb']:.0f}).",
+            f"Over the hour after them it grew by {growth:.1f} MB (asked: under {GROWTH_LIMIT_MB:g}).",
         ]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -181,7 +181,7 @@ def recording_of(url: str, folder: Path, frames: int) -> Path:
     source = folder / "source.ndjson"
     script = Path(sys.executable).with_name(OURS)
     command = [str(script), "watch", url, "--duration", "62", "--record", str(source)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     found = [json.loads(line) for line in source.read_text().splitlines()]
     block = [frame for frame in found if frame["kind"] == "frame"][:TEN_MINUTES]
     path = folder / f"replay-{frames}.ndjson"
