@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the desk brings the whole of core; the first picture does n
     from specpanel.core.session.desk import Desk
     from specpanel.core.session.events import Event
 
-DESK_IS_COMING = "The panel is still starting; try again in a moment"
 NO_DESK = "This is a recording: there is no server to start, switch or stop"
 
 
@@ -27,6 +26,7 @@ class DeskApp(App[None]):
     notices: Notices
     _shown_failure: SpecpanelError | None = None
     desk_is_coming = False
+    _asked_early: "list[Callable[[Desk], None]]"
     _marks = 0
 
     def say(
@@ -65,10 +65,16 @@ class DeskApp(App[None]):
 
     # Keys
 
-    def _ask(self, what: "Callable[[Desk], None]") -> None:
-        """Asks something of the desk; what it refuses is a notice."""
+    def ask(self, what: "Callable[[Desk], None]") -> None:
+        """Asks something of the desk; what it refuses is a notice.
+
+        A desk that is still on its way (the first picture does not wait for it) is asked when it is there.
+        """
+        if self.desk is None and self.desk_is_coming:
+            self._asked_early.append(what)
+            return
         if self.desk is None:
-            self.say(DESK_IS_COMING if self.desk_is_coming else NO_DESK)
+            self.say(NO_DESK)
             return
         try:
             what(self.desk)
@@ -76,7 +82,7 @@ class DeskApp(App[None]):
             self.say(str(error), severity="warning")
 
     def action_switcher(self) -> None:
-        self._ask(self._open_switcher)
+        self.ask(self._open_switcher)
 
     def _open_switcher(self, desk: "Desk") -> None:
         from specpanel.app.tui.screens.switcher import SwitcherScreen
@@ -84,10 +90,10 @@ class DeskApp(App[None]):
         self.push_screen(SwitcherScreen(desk, self.say, glyphs=self.glyphs))
 
     def action_switch_back(self) -> None:
-        self._ask(lambda desk: desk.switch_back())
+        self.ask(lambda desk: desk.switch_back())
 
     def action_traffic(self) -> None:
-        self._ask(self._toggle_traffic)
+        self.ask(self._toggle_traffic)
 
     def _toggle_traffic(self, desk: "Desk") -> None:
         on = not desk.sending
@@ -95,7 +101,7 @@ class DeskApp(App[None]):
         self.say("traffic begins" if on else "traffic ends")
 
     def action_stop_server(self) -> None:
-        self._ask(self._ask_to_stop)
+        self.ask(self._ask_to_stop)
 
     def _ask_to_stop(self, desk: "Desk") -> None:
         served = desk.starting or desk.current
@@ -110,7 +116,7 @@ class DeskApp(App[None]):
         self.push_screen(StopScreen(desk.busy, name), answered)
 
     def action_mark(self) -> None:
-        self._ask(self._ask_for_mark)
+        self.ask(self._ask_for_mark)
 
     def _ask_for_mark(self, desk: "Desk") -> None:
         desk.require_watch()
@@ -119,6 +125,6 @@ class DeskApp(App[None]):
         def answered(text: str | None) -> None:
             if text is not None:
                 self._marks += 1
-                self._ask(lambda desk: desk.mark(text or default))
+                self.ask(lambda desk: desk.mark(text or default))
 
         self.push_screen(MarkScreen(default), answered)

@@ -127,6 +127,7 @@ class Panel(DeskApp):
         self.desk = desk
         self._open_desk = open_desk
         self.desk_is_coming = open_desk is not None
+        self._asked_early = []
         self.notices = Notices()
         self._begin = begin
         self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
@@ -245,6 +246,9 @@ class Panel(DeskApp):
         desk.subscribe(self.hear)
         if self._begin is not None:
             self._begin(desk)
+        early, self._asked_early = self._asked_early, []
+        for what in early:
+            self.ask(what)
 
     async def _run_driver(self, driver: FeedDriver) -> None:
         await driver(self.say)

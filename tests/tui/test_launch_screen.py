@@ -230,7 +230,7 @@ async def test_the_command_follows_the_edits_marks_the_current_row_and_is_what_i
         await driver.go_to("TRAFFIC")
         assert marked() == ""
         await driver.press("ctrl+r")
-        assert "only looks on" in driver.text  # this panel has no desk
+        assert "no server to start" in driver.text  # this panel has no desk
 
 
 async def test_settings_are_unfolded_turned_by_space_and_given_back_by_delete(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal
@@ -28,6 +28,9 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.settings.files import catalogue, write_profile
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import parse
+
+if TYPE_CHECKING:
+    from specpanel.core.session.desk import Desk
 
 _SETTLE_S = 0.15
 """Edits that follow each other faster are looked at once."""
@@ -331,21 +334,17 @@ class LaunchScreen(PanelScreen):
             ):
                 draft.give(row, text)
                 self._show_draft()
-        draft, desk = self.draft, self.desk
-        if draft is None:
+        if self.draft is None:
             self.panel.say("this profile cannot be started: it is broken", severity="warning")
-        elif self._went_to_error() or self._went_to_finding():
-            return
-        elif desk is None:
-            self.panel.say(
-                "this panel only looks on; specpanel alone opens one that starts servers",
-                severity="warning",
-            )
-        elif desk.busy is not None:
+        elif not self._went_to_error() and not self._went_to_finding() and self.draft.profile:
+            self.panel.ask(partial(self._start, self.draft.profile))
+
+    def _start(self, profile: Profile, desk: "Desk") -> None:
+        if desk.busy is not None:
             self.panel.say(f"busy: {desk.busy}; stop that first", severity="warning")
-        elif draft.profile is not None:
-            desk.start(draft.profile)
-            await self.app.switch_mode("live")
+            return
+        desk.start(profile)
+        self.app.switch_mode("live")
 
     def _went_to_error(self) -> bool:
         """Whether the settings are wrong; the first one that is becomes current."""
