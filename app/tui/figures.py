@@ -199,7 +199,9 @@ def server_state(
     if frame.scrape.state == "failing" and server.state in ("serving", "degraded"):
         spans.append((f" {glyphs.states['warning']} metrics failing", "warn"))
     address = server.url.rsplit("/", 1)[-1]
-    spans.append((f"  {clean(address)}" if wide and whole else f" {_port(address)}", "text"))
+    # A phase, or what is coming, is longer than drafter and time: then the port must do.
+    roomy = wide and whole and not coming and server.state != "starting"
+    spans.append((f"  {clean(address)}" if roomy else f" {_port(address)}", "text"))
     if coming:
         return (*spans, ("  ", "text"), *coming)
     if wide:

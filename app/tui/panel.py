@@ -273,7 +273,7 @@ class Panel(DeskApp):
         screen = self.screen
         if isinstance(screen, PanelScreen):
             screen.receive(self.feed)
-            screen.top_bar.show(self.feed.latest)
+            screen.top_bar.redraw()  # what the desk is about is in no Frame
 
     def _terminal_is_there(self) -> bool:
         """Whether somebody still sees us: an SSH connection can go without any signal."""
