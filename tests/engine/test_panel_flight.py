@@ -96,7 +96,7 @@ def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
     panel.press("2", "lifetime")
     panel.until(lambda: "ngram" in panel.top, 10, "the top bar names the drafter")
 
-    panel.press("s", "Change to")
+    panel.press("s", "a variant of this one")
     panel.child.send("none")
     panel.until(lambda: f"{flight}+none" in panel.text, 20, "the variant without a drafter is found")
     panel.press("\r", "drafter.method", 30)

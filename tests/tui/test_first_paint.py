@@ -49,9 +49,11 @@ async def test_the_desk_is_opened_once_the_first_picture_is_there_and_then_asked
         await pilot.pause()
         assert panel.desk is None
         await pilot.press("m")
-        assert any("still starting" in notice.message for notice in panel._notifications)
         asked.set()
         await panel.workers.wait_for_complete()
         assert painted == [True]
         assert panel.desk is not None
         assert told == [panel.desk]
+        # The key that was pressed too early was kept: the desk has answered it.
+        await pilot.pause()
+        assert any("no server is watched" in notice.message for notice in panel._notifications)
