@@ -3,13 +3,19 @@
 import os
 from dataclasses import dataclass
 
+from specpanel.core.demo.model import damage, demo_model_folder
 from specpanel.core.engine.command import Command, build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.rules import check
-from specpanel.core.session.targets import with_model_paths
+from specpanel.core.session.targets import (
+    DEMO_PREFIX,
+    drafter_model,
+    uses_demo_model,
+    with_model_paths,
+)
 from specpanel.core.settings.profile import Profile
 
 
@@ -33,4 +39,26 @@ def look_ahead(profile: Profile) -> Prepared:
     facts = probe_interpreter(python)
     placed = with_model_paths(profile, python, None)
     command = build_command(placed, facts, os.environ)
-    return Prepared(placed, facts, command, check(placed, gather(placed, facts)))
+    findings = _with_models_to_come(profile, check(placed, gather(placed, facts)))
+    return Prepared(placed, facts, command, findings)
+
+
+def _with_models_to_come(profile: Profile, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """A demonstration model that is not there yet is no fault: a start makes it."""
+    if not uses_demo_model(profile) or damage(demo_model_folder()) is None:
+        return findings
+    coming = {"target.model": profile.target.model, "drafter.model": drafter_model(profile)}
+    left = [
+        finding
+        for finding in findings
+        if not (coming.get(finding.field or "") or "").startswith(DEMO_PREFIX)
+        or not finding.code.endswith("-unusable")
+    ]
+    note = Finding(
+        "demo-model-to-come",
+        "info",
+        "the demonstration model is made before the first start, in some seconds",
+        "",
+        "target.model",
+    )
+    return (*left, note)

@@ -45,12 +45,18 @@ def with_model_paths(
 
     target = profile.target.model_copy(update={"model": place(profile.target.model)})
     drafter = profile.drafter
-    draft_model = getattr(drafter, "model", None)
+    draft_model = drafter_model(profile)
     if draft_model is not None:
         drafter = drafter.model_copy(update={"model": place(draft_model)})
     return profile.model_copy(update={"target": target, "drafter": drafter})
 
 
+def drafter_model(profile: Profile) -> str | None:
+    """The drafter's folder or id, None where it has none of its own."""
+    model = getattr(profile.drafter, "model", None)
+    return model if isinstance(model, str) else None
+
+
 def _models(profile: Profile) -> list[str]:
-    drafter = getattr(profile.drafter, "model", None)
+    drafter = drafter_model(profile)
     return [profile.target.model, *([drafter] if drafter else [])]
