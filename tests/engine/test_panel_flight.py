@@ -98,7 +98,9 @@ def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
 
     panel.press("s", "a variant of this one")
     panel.child.send("none")
-    panel.until(lambda: f"{flight}+none" in panel.text, 20, "the variant without a drafter is found")
+    panel.until(
+        lambda: f"{flight}+none" in panel.text, 20, "the variant without a drafter is found"
+    )
     panel.press("\r", "drafter.method", 30)
     panel.child.send("\r")
     panel.until(lambda: "⇄" in panel.top, 60, "the new server starts beside the old one")
