@@ -181,6 +181,20 @@ class Launch:
                 )
             )
 
+    def first_facts(self, vllm_version: str | None) -> ServerFacts:
+        """What is known of the server as soon as its process exists."""
+        record, profile = self.record, self.profile
+        return ServerFacts(
+            url=record.url,
+            name=record.name,
+            model=profile.target.served_name or Path(profile.target.model).name,
+            drafter=profile.drafter.method,
+            draft_tokens=profile.drafter.draft_tokens,
+            version=vllm_version,
+            pid=record.pid,
+            starting=True,
+        )
+
     def describe(self, facts: ServerFacts) -> None:
         """Bring ``facts`` up to date with the log and the process, its end and the reason included."""
         self.read_log()

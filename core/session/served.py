@@ -105,18 +105,7 @@ async def start_served(profile: Profile, tell: Listener, interrupted: asyncio.Ev
         raise InterruptedRunError
     launch = Launch(placed, build_command(placed, facts, os.environ), tell, settings=profile)
     launch.start()
-    record = launch.record
-    known = ServerFacts(
-        url=record.url,
-        name=record.name,
-        model=record.model if placed.target.served_name else Path(record.model).name,
-        drafter=placed.drafter.method,
-        draft_tokens=placed.drafter.draft_tokens,
-        version=facts.vllm_version,
-        pid=record.pid,
-        starting=True,
-    )
-    return Served(known, profile, record, launch)
+    return Served(launch.first_facts(facts.vllm_version), profile, launch.record, launch)
 
 
 async def drained(url: str, interrupted: asyncio.Event) -> None:

@@ -91,7 +91,6 @@ class Session:
         self._recorder: Recorder | None = None
         self._interrupted = asyncio.Event()
         self._hurry = threading.Event()
-        self._keep_running = plan.keep_running
         self._began_s = time.monotonic()
         self._facts = ServerFacts(url=plan.attach or "")
         self._version: str | None = None
@@ -102,11 +101,6 @@ class Session:
         """End soon: stop the traffic, sum up, stop what was started. The second time: at once."""
         if self._interrupted.is_set():
             self._hurry.set()
-        self._interrupted.set()
-
-    def leave(self) -> None:
-        """End the session, but let the server go on."""
-        self._keep_running = True
         self._interrupted.set()
 
     async def run(self) -> Outcome:
@@ -171,16 +165,7 @@ class Session:
         launch.start()
         record = launch.record
         self._log = record.log
-        self._facts = ServerFacts(
-            url=record.url,
-            name=record.name,
-            model=profile.target.served_name or Path(profile.target.model).name,
-            drafter=profile.drafter.method,
-            draft_tokens=profile.drafter.draft_tokens,
-            version=facts.vllm_version,
-            pid=record.pid,
-            starting=True,
-        )
+        self._facts = launch.first_facts(facts.vllm_version)
         try:
             async with self._monitored(launch) as monitor:
                 ready_s = await launch.until_ready(self._interrupted)
@@ -192,7 +177,7 @@ class Session:
                     raise await self._root_cause(launch, error) from None
         finally:
             if (
-                self._keep_running
+                self.plan.keep_running
                 and leg == "drafter"
                 and launch.ready
                 and launch.exit_code is None

@@ -118,6 +118,20 @@ def specpanel(demo_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     assert left.out == "", f"servers left behind:\n{left.out}"
 
 
+@pytest.fixture
+def newcomer(specpanel: Specpanel, tmp_path: Path) -> Iterator[Specpanel]:
+    """The command line of somebody with neither servers nor profiles nor recordings."""
+    environment = {
+        **specpanel.environment,
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    panel = Specpanel(environment)
+    yield panel
+    panel.run("stop", "--all", "--timeout", "5")
+
+
 @dataclass(frozen=True)
 class Server:
     """A server that specpanel started and left running."""

@@ -17,14 +17,14 @@ START_S = 300
 class Terminal:
     """A pseudo-terminal with the panel in it, and what its screen shows."""
 
-    def __init__(self, specpanel: Any, eventually: Callable[..., Any]) -> None:
+    def __init__(self, newcomer: Any, eventually: Callable[..., Any]) -> None:
         self.screen = pyte.Screen(120, 40)
         self._stream = pyte.ByteStream(self.screen)
         self._eventually = eventually
         self.child = pexpect.spawn(
             sys.executable,
             ["-m", "specpanel.app"],
-            env={**specpanel.environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            env={**newcomer.environment, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
             dimensions=(40, 120),
             timeout=30,
         )
@@ -62,11 +62,11 @@ class Terminal:
 
 
 @pytest.fixture
-def terminals(specpanel: Any, eventually: Callable[..., Any]) -> Iterator[Callable[[], Terminal]]:
+def terminals(newcomer: Any, eventually: Callable[..., Any]) -> Iterator[Callable[[], Terminal]]:
     opened: list[Terminal] = []
 
     def open_one() -> Terminal:
-        opened.append(Terminal(specpanel, eventually))
+        opened.append(Terminal(newcomer, eventually))
         return opened[-1]
 
     yield open_one
@@ -75,19 +75,18 @@ def terminals(specpanel: Any, eventually: Callable[..., Any]) -> Iterator[Callab
 
 
 @pytest.fixture
-def flight(specpanel: Any, port: str) -> Iterator[str]:
+def flight(newcomer: Any, port: str) -> str:
     """A profile of the user's own, so that the panel offers it first."""
-    made = specpanel.run(
+    made = newcomer.run(
         *("profile", "new", "a-flight", "--from", "demo-ngram", "--set", f"engine.port={port}"),
         *("--set", "traffic.max_tokens=32", "--set", "traffic.warmup=1"),
     )
     assert made.code == 0, made.err
-    yield "a-flight"
-    specpanel.run("stop", "--all", "--timeout", "5")
+    return "a-flight"
 
 
 def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
-    specpanel: Any, terminals: Callable[[], Terminal], flight: str
+    newcomer: Any, terminals: Callable[[], Terminal], flight: str
 ) -> None:
     panel = terminals()
     panel.until(lambda: flight in panel.text, 30, "the Launch screen offers the profile")
@@ -121,7 +120,7 @@ def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
     panel.press("q", "leave it running")
     panel.child.send("l")
     assert panel.ended() == 0
-    left = [json.loads(line) for line in specpanel.run("ps", "--json").out.splitlines()]
+    left = [json.loads(line) for line in newcomer.run("ps", "--json").out.splitlines()]
     assert [server["drafter"] for server in left] == ["ngram"]
 
     again = terminals()
@@ -129,6 +128,6 @@ def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
     again.press("x", "Stop")
     again.child.send("y")
     again.until(lambda: "stopped" in again.top or "no server" in again.top, 60, "it is stopped")
-    assert specpanel.run("ps", "--json").out == ""
+    assert newcomer.run("ps", "--json").out == ""
     again.child.send("q")
     assert again.ended() == 0
