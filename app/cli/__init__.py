@@ -21,4 +21,7 @@ def main() -> None:
     if "--" in arguments:
         cut = arguments.index("--")
         arguments, for_vllm = arguments[:cut], arguments[cut + 1 :]
-    app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")
+    try:
+        app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")
+    except KeyboardInterrupt:
+        sys.exit(130)

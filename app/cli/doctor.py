@@ -133,7 +133,7 @@ def _profile_checks() -> Iterator[Check]:
 
 def _terminal_check() -> Check:
     term = os.environ.get("TERM", "")
-    encoding = (sys.stdout.encoding or "").lower()
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower()
     text = f"TERM={term or '(unset)'} COLORTERM={os.environ.get('COLORTERM', '(unset)')} {encoding}"
     if "utf" not in encoding:
         return Check("terminal", "note", text, "Charts need UTF-8: set LANG to a UTF-8 locale.")

@@ -18,7 +18,7 @@ def frame_text(frame: Frame) -> str:
         parts.append(f"{server.phase}{took}" if server.phase else "")
         parts.append(_short(server.detail or "", 60))
         return _one_line(parts)
-    if frame.scrape.state == "failing":
+    if frame.scrape.state == "failing" and server.state != "unreachable":
         parts.append(f"no metrics{_why(frame.scrape.error)}")
     speculation = frame.speculation
     if speculation is not None:

@@ -41,12 +41,13 @@ class PlainPrinter:
     def __init__(self) -> None:
         self._in_place = sys.stderr.isatty()
         self._open = False
+        self._state = ""
         self._said_s = float("-inf")
 
     def __call__(self, event: Event) -> None:
         match event:
             case FrameTaken(frame):
-                self._figures(frame_text(frame))
+                self._figures(frame_text(frame), frame.server.state)
             case SummaryMade(summary):
                 self._clear()
                 if summary.legs:
@@ -57,14 +58,15 @@ class PlainPrinter:
                     self._clear()
                     talk(text)
 
-    def _figures(self, text: str) -> None:
+    def _figures(self, text: str, state: str) -> None:
+        changed, self._state = state != self._state, state
         if self._in_place:
             import shutil
 
             width = shutil.get_terminal_size().columns
             typer.echo(f"\r\x1b[K{text[: width - 1]}", err=True, nl=False)
             self._open = True
-        elif time.monotonic() - self._said_s >= _QUIET_S:
+        elif changed or time.monotonic() - self._said_s >= _QUIET_S:
             self._said_s = time.monotonic()
             talk(text)
 

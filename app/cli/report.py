@@ -1,5 +1,6 @@
 """How the command line says what went wrong: one sentence on standard error, and the exit status."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -47,5 +48,10 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
             # The reader went away (specpanel … | head): what is left in the buffer goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(128 + signal.SIGPIPE) from None
+        except OSError as error:
+            # Anything else is turned into one of our errors where it is known: this is standard output.
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            leave(SpecpanelError(f"standard output cannot be written: {error.strerror or error}"))
 
     return run

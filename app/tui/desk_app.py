@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the desk brings the whole of core; the first picture does n
     from specpanel.core.session.events import Event
 
 NO_DESK = "This is a recording: there is no server to start, switch or stop"
+REPLAYING = "This is a recording; esc goes back to the servers"
 
 
 class DeskApp(App[None]):
@@ -89,11 +90,18 @@ class DeskApp(App[None]):
 
         self.push_screen(SwitcherScreen(desk, self.say, glyphs=self.glyphs))
 
+    def _ask_here(self, what: "Callable[[Desk], None]") -> None:
+        """Asks unless a recording is on the screen, whose server is not the desk's."""
+        if getattr(self.screen, "over_recording", False):
+            self.say(REPLAYING)
+        else:
+            self.ask(what)
+
     def action_switch_back(self) -> None:
-        self.ask(lambda desk: desk.switch_back())
+        self._ask_here(lambda desk: desk.switch_back())
 
     def action_traffic(self) -> None:
-        self.ask(self._toggle_traffic)
+        self._ask_here(self._toggle_traffic)
 
     def _toggle_traffic(self, desk: "Desk") -> None:
         on = not desk.sending
@@ -101,7 +109,7 @@ class DeskApp(App[None]):
         self.say("traffic begins" if on else "traffic ends")
 
     def action_stop_server(self) -> None:
-        self.ask(self._ask_to_stop)
+        self._ask_here(self._ask_to_stop)
 
     def _ask_to_stop(self, desk: "Desk") -> None:
         served = desk.starting or desk.current
@@ -116,7 +124,7 @@ class DeskApp(App[None]):
         self.push_screen(StopScreen(desk.busy, name), answered)
 
     def action_mark(self) -> None:
-        self.ask(self._ask_for_mark)
+        self._ask_here(self._ask_for_mark)
 
     def _ask_for_mark(self, desk: "Desk") -> None:
         desk.require_watch()

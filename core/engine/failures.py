@@ -268,7 +268,7 @@ def _from_traceback(trace: Traceback, exit_code: int | None) -> Failure:
     return Failure(
         "unknown-error",
         _short(_chain_text(trace)),
-        "Read the excerpt and the log.",
+        "Its log has the whole traceback.",
         process,
         trace.pid,
         trace.final.text,

@@ -51,13 +51,19 @@ class Recorder:
     """Writes lines to a file, each flushed at once: a killed program loses no finished line.
 
     Raises:
-        RecordingError: the file cannot be written; on a full disk, with the name of the file.
+        RecordingError: the file cannot be written (on a full disk, with the name of the file), or holds
+            something already.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file() and path.stat().st_size:
+                raise RecordingError(
+                    f"{path} is there already and is not overwritten",
+                    "Name another file for the recording, or remove this one.",
+                )
             self._file = path.open("w", encoding="utf-8", buffering=1)
         except OSError as error:
             raise _unwritable(path, error) from error

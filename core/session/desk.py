@@ -361,6 +361,7 @@ class Desk:
         await self._stop_processes(served)
         if not ended:
             served.facts.stopped = True
+            served.facts.detail = None  # the last line of a start is no reason for a stop
         if self._monitor is not None and self._watch is not None:
             self._monitor.publish()
 

@@ -96,6 +96,7 @@ class Session:
         self._version: str | None = None
         self._log: Path | None = None
         self._measurements: list[Measurement] = []
+        self._began = False
 
     def interrupt(self) -> None:
         """End soon: stop the traffic, sum up, stop what was started. The second time: at once."""
@@ -229,6 +230,7 @@ class Session:
 
     @asynccontextmanager
     async def _monitored(self, launch: Launch | None) -> AsyncIterator[Monitor]:
+        self._began = True
         monitor = Monitor(
             self.feed,
             lambda: self._facts,
@@ -243,6 +245,7 @@ class Session:
         try:
             yield monitor
         finally:
+            monitor.publish()  # how it stood at the end, where a run is over within a second
             for task in tasks:
                 task.cancel()
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
@@ -288,6 +291,10 @@ class Session:
             self._recorder.close()
         except RecordingError as error:
             self._go_on_without(error)
+        if self.plan.record_by_itself and not self._began and self.plan.record is not None:
+            self.plan.record.unlink(
+                missing_ok=True
+            )  # refused before anything was started or watched
 
     def _go_on_without(self, error: RecordingError) -> None:
         """A recording that nobody asked for ends no run."""

@@ -108,11 +108,19 @@ def test_frames_are_read_as_they_were_written(
     frames: list[Frame], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "frames.ndjson"
+    path.unlink(missing_ok=True)
     recorder = Recorder(path)
     for frame in frames:
         recorder.write(frame_line(frame))
     recorder.close()
     assert list(read_recording(path)) == frames
+
+
+def test_a_file_that_holds_something_is_never_recorded_over(path: Path) -> None:
+    path.write_text("precious\n")
+    with pytest.raises(RecordingError, match="is there already"):
+        Recorder(path)
+    assert path.read_text() == "precious\n"
 
 
 @pytest.mark.parametrize("frame", [FULL, EMPTY], ids=["full", "empty"])

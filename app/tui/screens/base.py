@@ -39,6 +39,7 @@ class PanelScreen(Screen[None]):
     """A screen of the mode table. The app hands the feed to ``receive`` while the screen is active."""
 
     tab = ""
+    over_recording = False  # what is shown is no server, so nothing is asked of one from here
     scopes: ClassVar[tuple[Scope, ...]] = ()
     """The keys that work here, where they are others than the mode's."""
 

@@ -117,6 +117,7 @@ class LogsScreen(PanelScreen):
     # What comes in
 
     def receive(self, feed: Feed) -> None:
+        self.top_bar.show(feed.latest)
         if self.source == "server" and self._server_log() != self.path:
             self._open()
         self._ask()

@@ -35,6 +35,7 @@ class ReplayScreen(LiveScreen):
     """Shows a recording whole, its last hour at once; ``p`` plays it from its start."""
 
     tab = "Sessions"
+    over_recording = True
     scopes: ClassVar[tuple[Scope, ...]] = ("replay", "live", "zoom")
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
 
@@ -84,6 +85,9 @@ class ReplayScreen(LiveScreen):
                 await self._show_whole()
         except RecordingError as error:
             self.panel.say(str(error), severity="warning")
+            if self.timeline.latest is None and self._own_feed.latest is None and self.is_current:
+                self.app.pop_screen()
+                return
         self.done = True
         self.receive(self._own_feed)
         self._show_newest()
