@@ -310,11 +310,19 @@ async def test_a_broken_run_is_not_replayed_and_a_run_without_frames_says_so(
     recorded("broken", line("note", {"text": "nothing came"}))
     async with sessions() as (panel, _, pilot):
         await pilot.press("enter")
-        replay = panel.screen
-        assert isinstance(replay, ReplayScreen)
-        await until(pilot, lambda: replay.done, "the end")
-        await pilot.pause()
-        assert "broken holds no frames" in text(panel)
+        # There is nothing to look at, so the list is there again with the reason over it.
+        await until(pilot, lambda: "broken holds no frames" in text(panel), "the reason")
+        assert isinstance(panel.screen, SessionsScreen)
+
+
+@pytest.mark.parametrize("key", ["x", "t", "m", "S"])
+async def test_a_replay_asks_nothing_of_the_server_behind_it(real_runs: Path, key: str) -> None:
+    async with sessions() as (panel, _, pilot):
+        await pilot.press("enter")
+        assert isinstance(panel.screen, ReplayScreen)
+        await pilot.press(key)
+        await until(pilot, lambda: "esc goes back to the servers" in text(panel), "the refusal")
+        assert isinstance(panel.screen, ReplayScreen)
 
 
 async def test_help_lists_the_keys_of_the_list_and_of_a_replay(real_runs: Path) -> None:
