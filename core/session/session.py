@@ -44,6 +44,7 @@ from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _LOG_POLL_S = 0.25
+_SIGNAL_LATE_S = 0.2
 _ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 
 
@@ -136,7 +137,11 @@ class Session:
         try:
             profile, facts = await self._preflight()
         except SpecpanelError:
-            # Ctrl-C in a terminal ends the children that preflight asks, too.
+            # Ctrl-C in a terminal ends the children that preflight asks, too, and the news of their end
+            # can come before that of the signal.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SIGNAL_LATE_S):
+                    await self._interrupted.wait()
             self._raise_if_interrupted()
             raise
         self._raise_if_interrupted()
