@@ -75,6 +75,8 @@ class EngineClient:
                 self._http.stream("GET", "/health") as answer,
             ):
                 status = answer.status_code
+                if answer.headers.get("content-length") == "0":
+                    await answer.aread()  # an answer that was read keeps its connection
         except TimeoutError:
             return Health(alive=False, well=False, reason="no answer in time")
         except httpx.HTTPError as error:

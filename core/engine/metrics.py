@@ -5,10 +5,12 @@ whether that suffix belongs to the family. Labels are read by prometheus_client'
 A value that cannot be (NaN, a negative counter, a cache usage outside 0..1) is absent for this scrape.
 """
 
+import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specpanel.core.engine.families import (
     COUNTERS,
@@ -23,6 +25,7 @@ from specpanel.core.speculation.buckets import Buckets, merged
 
 LONGEST_LINE = 65_536  # characters; vLLM's longest, cache_config_info, is about 1200
 MOST_POSITIONS = 1024
+MOST_SERIES = 32_768  # whose labels are remembered; 64 engines have about 16,000
 
 
 class ExpositionError(SpecpanelError):
@@ -112,14 +115,13 @@ def parse_exposition(text: str) -> Exposition:
         return Exposition(_summarise({}, ()), not_vllm)
     raw: dict[_Key, _Raw] = {}
     models: dict[str, None] = {}
-    for name, labels, value in _samples(text):
-        role = ROLES.get(name)
-        if role is None:
-            continue
-        if model := labels.get("model_name"):
-            models[model] = None
-        key = _Key(labels.get("engine", ""), role.figure, role.rank)
-        raw.setdefault(key, _Raw()).take(role, labels, value)
+    for place, value in _samples(text):
+        if place.model is not None:
+            models[place.model] = None
+        one = raw.get(place.key)
+        if one is None:
+            one = raw[place.key] = _Raw()
+        one.take(place, value)
     return Exposition(_summarise(raw, tuple(models)))
 
 
@@ -174,36 +176,61 @@ def _begins_line(text: str, place: int) -> bool:
     return (start > 0 or window == 0) and not text[start:place].strip(" \t")
 
 
-def _samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    lines = list(_needed_lines(text))
-    for line in lines:
+def _samples(text: str) -> Iterator[tuple["_Place", float]]:
+    for line in _needed_lines(text):
         if len(line) > LONGEST_LINE:
             raise _malformed(line, f"it has {len(line)} characters")
-        brace = line.rfind("}")
-        if brace >= 0 and line[brace + 1 : brace + 2] not in (" ", "\t"):
+        end = line.rfind("}") + 1
+        if end == 0:
+            end = _NAME.match(line).end()  # type: ignore[union-attr]  # it matches the empty text, too
+        elif line[end : end + 1] not in (" ", "\t"):
             raise _malformed(line, "no space stands before the value")
-    try:
-        yield from _parsed(lines)
-    except _PARSER_ERRORS:
-        for line in lines:
-            try:
-                list(_parsed([line]))
-            except _PARSER_ERRORS as error:
-                raise _malformed(line, "name, labels and value were expected") from error
-        raise
+        try:
+            yield _place(line[:end]), _value(line[end:])
+        except _PARSER_ERRORS as error:
+            raise _malformed(line, "name, labels and value were expected") from error
+
+
+def _value(text: str) -> float:
+    """The value after name and labels; a timestamp may follow.
+
+    Raises:
+        ValueError: something else stands there.
+    """
+    value, *timestamp = text.split()
+    if len(timestamp) > 1 or "_" in text:
+        raise ValueError("more than a value and a timestamp")
+    for number in timestamp:
+        float(number)
+    return float(value)
 
 
 # What prometheus_client's parser lets out on malformed lines (0.26.0; it documents none).
 _PARSER_ERRORS = (ValueError, IndexError, KeyError, TypeError)
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+@functools.lru_cache(maxsize=MOST_SERIES)
+def _place(head: str) -> "_Place":
+    """Where a sample with this name and these labels belongs.
+
+    From scrape to scrape only the values change, so each name with its labels is read once.
+
+    Raises:
+        ValueError, IndexError, KeyError, TypeError: the text is malformed.
+        ExpositionError: a label that is needed has no usable value.
+    """
     # Imported late: the package brings an HTTP server along, 0.15 s of a command's start.
     from prometheus_client.parser import text_string_to_metric_families
 
-    for metric in text_string_to_metric_families("\n".join(lines)):
-        for sample in metric.samples:
-            yield sample.name, sample.labels, sample.value
+    ((sample,),) = (metric.samples for metric in text_string_to_metric_families(head + " 0"))
+    labels, role = sample.labels, ROLES[sample.name]
+    label: float | None = None
+    if role.part == "bucket":
+        label = _label_number(labels, "le")
+    elif role.kind == "positions" and role.part == "value":
+        label = _position(labels)
+    key = _Key(labels.get("engine", ""), role.figure, role.rank)
+    return _Place(key, role, label, labels.get("model_name") or None)
 
 
 def _malformed(line: str, reason: str) -> ExpositionError:
@@ -220,11 +247,19 @@ def _shown(line: str, width: int = 80) -> str:
 # --- what the samples of one figure of one engine add up to -----------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
+class _Key(NamedTuple):
     engine: str
     figure: str
     rank: int
+
+
+class _Place(NamedTuple):
+    """Where a sample belongs. ``label`` is its draft position or the bound of its bucket."""
+
+    key: _Key
+    role: Role
+    label: float | None
+    model: str | None
 
 
 @dataclass(slots=True)
@@ -239,8 +274,8 @@ class _Raw:
     created: float | None = None
     broken: bool = False
 
-    def take(self, role: Role, labels: Mapping[str, str], sample: float) -> None:
-        value = _finite(sample)
+    def take(self, place: _Place, sample: float) -> None:
+        value, role, label = _finite(sample), place.role, place.label
         if role.part == "created":
             if value is not None:
                 self.created = value if self.created is None else min(self.created, value)
@@ -250,15 +285,10 @@ class _Raw:
             self.broken = True
         elif role.part == "count":
             self.count = (self.count or 0) + round(value)
-        elif role.part == "bucket":
-            self._add(_label_number(labels, "le"), value)
-        elif role.kind == "positions":
-            self._add(_position(labels), value)
+        elif label is not None:
+            self.by_label[label] = self.by_label.get(label, 0) + round(value)
         else:
             self.values.append(value)
-
-    def _add(self, label: float, value: float) -> None:
-        self.by_label[label] = self.by_label.get(label, 0) + round(value)
 
     def counter(self) -> int | None:
         return None if self.broken or not self.values else round(sum(self.values))
@@ -287,11 +317,7 @@ class _Raw:
 
 
 def _finite(value: float) -> float | None:
-    try:
-        number = float(value)
-    except OverflowError:  # the parser gives whole numbers of any length
-        return None
-    return number if math.isfinite(number) else None
+    return value if math.isfinite(value) else None
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float:
