@@ -7,6 +7,8 @@ the reader, a ``…_absent`` text stands beside it. Every figure has its unit in
 from dataclasses import dataclass
 from typing import Literal
 
+from specpanel.core.devices.records import DeviceSample
+
 ServerState = Literal["stopped", "starting", "serving", "degraded", "exited", "unreachable"]
 ScrapeState = Literal["ok", "failing", "not yet"]
 
@@ -182,3 +184,4 @@ class Frame:
     host: HostSample | None
     traffic: TrafficSample | None
     mark: str | None = None
+    devices: DeviceSample | None = None  # None in recordings older than the device reader
