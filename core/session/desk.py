@@ -20,6 +20,7 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
 from specpanel.core.monitor.recording import Recorder
+from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.checks import as_error
 from specpanel.core.session.events import (
     Event,
@@ -179,11 +180,11 @@ class Desk:
         found = (self.current, self.starting)
         return any(one is not None and one.record is not None and one.is_up for one in found)
 
-    async def close(self, *, leave: bool) -> None:
+    async def close(self, *, leave: bool, reason: str = "the panel was left") -> None:
         """End the desk; the current server goes on with ``leave``, even in its start, else it is stopped.
 
-        What is starting beside it ends either way. ``hurry`` cuts the waits short. A second call does
-        nothing.
+        What is starting beside it ends either way. ``hurry`` cuts the waits short. ``reason`` is what the
+        recording ends with. A second call does nothing.
         """
         if self._closed:
             return
@@ -199,8 +200,7 @@ class Desk:
         served = self.current
         if not leave and served is not None and served.record is not None and served.is_up:
             await self._end_server(served)
-        await self._end_watch()
-        self._close_recording()
+        await self._end_watch(reason)
 
     # -- one thing at a time ----------------------------------------------------------------
 
@@ -394,12 +394,12 @@ class Desk:
             frames.cancel()
             await asyncio.gather(frames, return_exceptions=True)
 
-    async def _end_watch(self) -> None:
+    async def _end_watch(self, reason: str = "the panel went on to another server") -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             self._watch = None
-        self._close_recording()
+        self._close_recording(reason)
 
     def _frame(self, frame: Frame) -> None:
         self._epochs = frame.epoch + 1
@@ -420,6 +420,7 @@ class Desk:
         name = served.name.rpartition("/")[2]
         try:
             recorder = Recorder(recording_path(name, self.recordings))
+            recorder.write(writer_line())
             if served.profile is not None:
                 chosen = SettingsChosen(table_without_secrets(served.profile))
                 recorder.write(event_line(chosen))
@@ -427,10 +428,11 @@ class Desk:
         except SpecpanelError as error:
             self._tell(Note(f"{error.message}; the panel goes on without one"))
 
-    def _close_recording(self) -> None:
+    def _close_recording(self, reason: str) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             with suppress(SpecpanelError):
+                recorder.write(closing_line(reason))
                 recorder.close()
 
     def _tell(self, event: Event) -> None:

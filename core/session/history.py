@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import SCHEMA_VERSION
+from specpanel.core.session.bookends import CLOSED, Writer, writer_of
 from specpanel.core.session.history_figures import (
     Figures,
     figures_of_frames,
@@ -35,12 +36,21 @@ HEAD_BYTES = 256 * 1024
 TAIL_BYTES = 1024 * 1024
 SUFFIX = ".ndjson"
 
-# "open": its last Frame shows a server that still served; "writing": a panel or a run still writes it.
+# "left": closed while its server still served; "abruptly": nothing closed it and its writer is gone.
 Ended = Literal[
-    "done", "interrupted", "failed", "stopped", "exited", "open", "writing", "no server", "broken"
+    "done",
+    "interrupted",
+    "failed",
+    "stopped",
+    "exited",
+    "left",
+    "abruptly",
+    "writing",
+    "no server",
+    "broken",
 ]
 
-_LATELY_S = 5.0
+_LATELY_S = 30.0  # a run that ends its server writes nothing meanwhile
 _STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
 _FIX = "specpanel runs lists them."
 
@@ -67,6 +77,7 @@ class PastRun:
     figures: Figures | None = None
     summary: Summary | None = None
     settings: Profile | None = None
+    writer: Writer | None = None
 
     @property
     def id(self) -> str:
@@ -150,12 +161,14 @@ def delete_run(run: PastRun) -> None:
     Raises:
         RecordingError: it is being written, or cannot be deleted. One that has gone is no error.
     """
-    if _written_lately(run.path) and run.ended in ("writing", "open"):
-        raise RecordingError(
-            f"the recording {run.id} is being written", "End its run or its panel first."
-        )
     try:
-        run.path.unlink(missing_ok=True)
+        if read_run(run.path).ended == "writing":
+            raise RecordingError(
+                f"the recording {run.id} is being written", "End its run or its panel first."
+            )
+        run.path.unlink()
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise RecordingError(
             f"the recording {run.path} cannot be deleted: {error.strerror or error}"
@@ -179,9 +192,13 @@ def read_run(path: Path) -> PastRun:
     if not stat.S_ISREG(status.st_mode):
         return _broken(path, 0, "it is no regular file")
     run = _read(path, status.st_mtime_ns, status.st_size)
-    if run.ended in ("open", "no server") and _written_lately(path):
+    if run.ended in ("abruptly", "no server") and _is_being_written(run):
         return replace(run, ended="writing", why=None)
     return run
+
+
+def _is_being_written(run: PastRun) -> bool:
+    return _written_lately(run.path) if run.writer is None else run.writer.lives
 
 
 def _broken(path: Path, size: int, why: str) -> PastRun:
@@ -276,7 +293,8 @@ def _told(
     last = next(_frames(tail), None)
     if begin is None and last is None and table is None and first.get("kind") == "frame":
         raise _NoRecordingError("its frames cannot be read")
-    ended, why = _end(table, last)
+    closed = next(_of_kind(tail[:2], CLOSED), None)
+    ended, why = _end(table, last, closed)
     duration_s = None
     if begin is not None and last is not None:
         duration_s = max(0.0, last.time_unix - begin.time_unix)
@@ -298,6 +316,7 @@ def _told(
         figures=(table and figures_of_summary(table)) or figures_of_frames(_frames(tail)),
         summary=next(_records(Summary, iter([] if table is None else [table])), None),
         settings=next(_settings(head), None),
+        writer=next(map(writer_of, _of_kind(head[:1], Writer.kind)), None),
     )
 
 
@@ -306,7 +325,9 @@ def _text(table: Mapping[str, Any], key: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _end(summary: Mapping[str, Any] | None, last: Frame | None) -> tuple[Ended, str | None]:
+def _end(
+    summary: Mapping[str, Any] | None, last: Frame | None, closed: Mapping[str, Any] | None
+) -> tuple[Ended, str | None]:
     if summary is not None:
         failure = _text(summary, "failure")
         if failure is not None:
@@ -320,7 +341,10 @@ def _end(summary: Mapping[str, Any] | None, last: Frame | None) -> tuple[Ended, 
         return "exited", f"the server ended{code}" + (f": {server.detail}" if server.detail else "")
     if server.state == "stopped":
         return "stopped", None
-    return "open", f"it has no summary, and ends while the server was {server.state}"
+    while_up = f"while the server was {server.state}"
+    if closed is not None:
+        return "left", f"{_text(closed, 'reason') or 'it was closed'}, {while_up}"
+    return "abruptly", f"nothing closed it: what recorded it was killed {while_up}"
 
 
 # -- lines as records -----------------------------------------------------------------------

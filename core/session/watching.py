@@ -9,6 +9,7 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
 from specpanel.core.monitor.recording import Recorder, frame_line, read_recording
+from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.events import FrameTaken, Listener
 
 _LONGEST_GAP_S = 5.0
@@ -35,6 +36,8 @@ async def watch_server(
         names = await client.model_names()
         facts = ServerFacts(url=client.url, version=version, model=names[0] if names else None)
     recorder = None if record is None else Recorder(record)
+    if recorder is not None:
+        recorder.write(writer_line())
 
     def take(frame: Frame) -> None:
         if recorder is not None:
@@ -55,7 +58,14 @@ async def watch_server(
             task.cancel()
         await asyncio.gather(running, stopping, return_exceptions=True)
         if recorder is not None:
-            recorder.close()
+            _close(recorder, "interrupted" if stop.is_set() else "the watch ended")
+
+
+def _close(recorder: Recorder, reason: str) -> None:
+    try:
+        recorder.write(closing_line(reason))
+    finally:
+        recorder.close()
 
 
 async def replay_recording(

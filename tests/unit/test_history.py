@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.monitor.frame import Quantile
 from specpanel.core.monitor.recording import frame_line, line
 from specpanel.core.session import history
+from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.events import SettingsChosen, event_line
 from specpanel.core.session.history import (
     delete_run,
@@ -119,14 +122,17 @@ def test_how_a_run_ended(tmp_path: Path) -> None:
         "interrupted": line("summary", {**table, "interrupted": True}),
         "failed": line("summary", {**table, "failure": "no memory [/x]"}),
         "exited": frame_line(exited_frame(3, -9, "killed")),
-        "open": begin[-1],
+        "left": closing_line("the panel was left"),
+        "abruptly": begin[-1],
     }
     for ended, last in ends.items():
         run = read_run(write(tmp_path / f"{ended}.ndjson", *begin, last))
         assert run.ended == ended
     assert read_run(tmp_path / "failed.ndjson").why == "no memory [/x]"
     assert read_run(tmp_path / "exited.ndjson").why == "the server ended with code -9: killed"
-    assert read_run(tmp_path / "open.ndjson").why is not None
+    left = read_run(tmp_path / "left.ndjson").why
+    assert left == "the panel was left, while the server was serving"
+    assert "nothing closed it" in (read_run(tmp_path / "abruptly.ndjson").why or "")
     begun = write(tmp_path / "early.ndjson", line("note", {"text": "looking"}))
     assert read_run(begun).ended == "no server"
 
@@ -139,6 +145,25 @@ def test_a_recording_that_grows_is_being_written_and_is_not_deleted(tmp_path: Pa
     with pytest.raises(RecordingError, match="being written"):
         delete_run(run)
     assert path.exists()
+
+
+def test_whether_a_silent_recording_is_still_written_is_told_by_its_writer(tmp_path: Path) -> None:
+    mine = write(tmp_path / "mine.ndjson", writer_line(), *frames())
+    assert read_run(mine).ended == "writing"
+    with pytest.raises(RecordingError, match="being written"):
+        delete_run(read_run(mine))
+    child = subprocess.run(
+        [sys.executable, "-c", _WRITE], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    gone = write(tmp_path / "gone.ndjson", child, *frames())
+    os.utime(gone)  # written just now, and nevertheless by nobody any more
+    run = read_run(gone)
+    assert run.ended == "abruptly"
+    delete_run(run)
+    assert not gone.exists()
+
+
+_WRITE = "from specpanel.core.session.bookends import writer_line; print(writer_line())"
 
 
 def test_figures_are_read_from_a_summary_of_another_version(tmp_path: Path) -> None:
@@ -228,7 +253,7 @@ def test_summaries_of_nonsense_do_no_harm(tmp_path: Path) -> None:
 def test_a_torn_last_line_costs_only_itself(tmp_path: Path) -> None:
     lines = frames(10)
     run = read_run(write(tmp_path / "torn.ndjson", *lines, lines[-1][:300], end=""))
-    assert (run.ended, run.duration_s) == ("open", 9.0)
+    assert (run.ended, run.duration_s) == ("abruptly", 9.0)
 
 
 def test_a_huge_recording_is_read_from_its_ends_alone(

@@ -35,7 +35,8 @@ _ENDS: dict[str, tuple[str, str, str]] = {
     "failed": ("exited", "failed", "bad"),
     "stopped": ("stopped", "stopped", "muted"),
     "exited": ("exited", "exited", "bad"),
-    "open": ("stopped", "no summary", "muted"),
+    "left": ("stopped", "left on", "muted"),
+    "abruptly": ("warning", "abruptly", "warn"),
     "writing": ("serving", "recording", "good"),
     "no server": ("warning", "no server", "warn"),
 }
