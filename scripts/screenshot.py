@@ -168,9 +168,9 @@ async def screenshot(
 ) -> None:
     """Puts ``frames`` through the app, presses ``keys`` and paints what the screen then shows."""
     feed = Feed()
+    panel = Panel(feed, auto_tick=False, theme=theme, window_minutes=window_minutes, glyphs=BRAILLE)
     for frame in frames:
         feed.publish(frame)
-    panel = Panel(feed, auto_tick=False, theme=theme, window_minutes=window_minutes, glyphs=BRAILLE)
     async with panel.run_test(size=(columns, rows)) as pilot:
         await pilot.pause()
         panel.tick()

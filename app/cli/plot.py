@@ -44,7 +44,7 @@ def plot(
     import shutil
 
     from specpanel.app.tui.charts.glyphs import ASCII, choose_glyphs
-    from specpanel.app.tui.charts.replayed import ChartName, chart_rows, chart_series, moments_of
+    from specpanel.app.tui.charts.replayed import ChartName, chart_rows, chart_series, stretch_of
     from specpanel.core.errors import RecordingError
     from specpanel.core.monitor.recording import line, read_recording
 
@@ -54,11 +54,11 @@ def plot(
         raise RecordingError(
             f"the recording {file} holds no frames", "Was the run ended before its server started?"
         )
-    moments, window_s = moments_of(frames, None if window is None else window * 60)
+    stretch = stretch_of(frames, None if window is None else window * 60)
     if as_json:
-        typer.echo(line("plot", chart_series(name, moments, window_s)))
+        typer.echo(line("plot", chart_series(name, stretch)))
         return
     glyphs = ASCII if ascii_only else choose_glyphs()
     columns = width or shutil.get_terminal_size((100, 24)).columns
-    rows = chart_rows(name, moments, window_s, columns, height, glyphs)
+    rows = chart_rows(name, stretch, columns, height, glyphs)
     typer.echo("\n".join(rows))

@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
+from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.keys import Scope, bindings, keys_of
 from specpanel.app.tui.screens.base import PanelScreen
@@ -34,6 +35,7 @@ from specpanel.app.tui.theming import (
     fallback_variables,
     user_theme_folder,
 )
+from specpanel.app.tui.timeline import Timeline
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
 from specpanel.core.errors import ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
@@ -121,6 +123,8 @@ class Panel(DeskApp):
     ) -> None:
         super().__init__()
         self.feed = feed
+        self.timeline = Timeline(TRACKS)
+        feed.subscribe(self.timeline.take)
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.failure: BaseException | None = None
         self.exit_code = ExitCode.DONE
@@ -191,6 +195,7 @@ class Panel(DeskApp):
     def build_live(self) -> LiveScreen:
         return LiveScreen(
             self.tabs,
+            timeline=self.timeline,
             glyphs=self.glyphs,
             patterns=self.patterns,
             window_minutes=self._window_minutes,

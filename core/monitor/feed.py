@@ -1,23 +1,36 @@
 """The newest Frames, kept in memory: one writer (a monitor or a replay), any number of readers."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from specpanel.core.monitor.frame import Frame
 
-HISTORY_FRAMES = 3600  # an hour at one Frame a second
+RECENT_FRAMES = 60
+"""Frames kept whole. A Frame weighs some kilobytes: who needs an hour of them keeps what it draws."""
+
+Taker = Callable[[Frame], None]
 
 
 class Feed:
-    """A bounded history of Frames. Readers compare ``version`` to learn whether anything is new."""
+    """The newest Frames. Readers compare ``version`` to learn whether anything is new; who must miss
+    none subscribes and is told each Frame while it is published."""
 
-    def __init__(self, capacity: int = HISTORY_FRAMES) -> None:
+    def __init__(self, capacity: int = RECENT_FRAMES) -> None:
         self._frames: deque[Frame] = deque(maxlen=capacity)
+        self._takers: list[Taker] = []
         self.version = 0
+
+    def subscribe(self, taker: Taker) -> None:
+        """``taker`` gets the Frames that are kept, and from now on each that is published."""
+        for frame in self:
+            taker(frame)
+        self._takers.append(taker)
 
     def publish(self, frame: Frame) -> None:
         self._frames.append(frame)
         self.version += 1
+        for taker in self._takers:
+            taker(frame)
 
     @property
     def latest(self) -> Frame | None:

@@ -10,10 +10,13 @@ from tui.test_live_screen import shown, text
 
 from specpanel.app.tui.charts.glyphs import ASCII, BRAILLE, Glyphs
 from specpanel.app.tui.charts.heat_plot import HEAT_LEVELS, HeatPlot, heat_ink, heat_levels
+from specpanel.app.tui.charts.subjects import draft_counts
 from specpanel.app.tui.ink import Line, text_of, width_of
 from specpanel.app.tui.theming import fallback_variables, ink_styles
 from specpanel.app.tui.widgets.chart import PositionChart
 from specpanel.core.monitor.frame import Interval, PositionRate, SpeculationSample
+
+FRAME = synthetic_frame(0, random.Random(1))
 
 
 def sample(*accepted: int, drafts: int = 100) -> SpeculationSample:
@@ -36,7 +39,7 @@ def drawn(
     plot = HeatPlot(glyphs=glyphs)
     plot.resize(*size, window_s)
     for second, found in samples.items():
-        plot.add(float(second), found)
+        plot.add(float(second), draft_counts(replace(FRAME, speculation=found)))
     return plot
 
 

@@ -12,7 +12,7 @@ from tui.synthetic import BARE, synthetic_frames
 
 from specpanel.app.cli.plot import Chart
 from specpanel.app.tui.charts.glyphs import BRAILLE
-from specpanel.app.tui.charts.replayed import CHART_NAMES, chart_rows, chart_series, moments_of
+from specpanel.app.tui.charts.replayed import CHART_NAMES, chart_rows, chart_series, stretch_of
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import frame_line
 
@@ -78,11 +78,11 @@ def test_every_chart_is_drawn_in_the_size_asked_for(
 
 def test_no_drafts_are_said_and_drawn_as_nothing(tmp_path: Path) -> None:
     bare = [replace(frame, **BARE) for frame in synthetic_frames(30)]
-    moments, window_s = moments_of(bare, None)
+    stretch = stretch_of(bare, None)
     for chart in CHART_NAMES:
-        rows = chart_rows(chart, moments, window_s, 60, 12, BRAILLE)
+        rows = chart_rows(chart, stretch, 60, 12, BRAILLE)
         assert any("n/a: no metrics yet" in row for row in rows), chart
-        assert chart_series(chart, moments, window_s)["absent"] == "n/a: no metrics yet"
+        assert chart_series(chart, stretch)["absent"] == "n/a: no metrics yet"
     assert "n/a: no metrics yet" in plotted(recorded(tmp_path, bare), "--chart", "heat").stdout
 
 

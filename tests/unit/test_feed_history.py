@@ -18,7 +18,7 @@ FRAME = Frame(
 )  # fmt: skip
 
 
-def filled(count: int, capacity: int = 3600) -> Feed:
+def filled(count: int, capacity: int = 60) -> Feed:
     feed = Feed(capacity)
     for number in range(count):
         feed.publish(replace(FRAME, epoch=number))
@@ -54,8 +54,12 @@ def test_readers_may_look_while_frames_are_published() -> None:
     assert len(feed) == 6
 
 
-def test_an_hour_is_kept() -> None:
-    feed = filled(4000)
-    assert len(feed) == 3600
-    assert feed.latest is not None
-    assert feed.latest.epoch == 3999
+def test_a_subscriber_gets_what_is_kept_and_then_every_frame() -> None:
+    feed = filled(5, capacity=3)
+    taken: list[Frame] = []
+    feed.subscribe(taken.append)
+    assert epochs(tuple(taken)) == [2, 3, 4]
+    for number in range(5, 15):
+        feed.publish(replace(FRAME, epoch=number))
+    assert epochs(tuple(taken)) == list(range(2, 15))
+    assert len(feed) == 3

@@ -5,6 +5,7 @@ second. Where there are no colours, a cell is one pixel and a denser character s
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -12,7 +13,6 @@ from rich.cells import cell_len
 from specpanel.app.tui.charts.cells import LABEL_CELLS, runs, time_axis, write, write_note
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, shorten
-from specpanel.core.monitor.frame import SpeculationSample
 
 HEAT_LEVELS = 16
 """Shades between 0 and 1."""
@@ -44,8 +44,8 @@ class _Bin:
     """Counts of all windows that ended in one bin of time; ``accepted`` has one entry a position."""
 
     time_s: float
-    drafts: int
-    accepted: list[int]
+    drafts: float
+    accepted: list[float]
 
     def rate(self, position: int, *, conditional: bool) -> float | None:
         if position > len(self.accepted):
@@ -92,32 +92,32 @@ class HeatPlot:
         self._bins.clear()
         self._marks.clear()
 
-    def add(self, time_s: float, sample: SpeculationSample | None) -> None:
-        """One Frame's window."""
+    def add(self, time_s: float, counts: Sequence[float | None]) -> None:
+        """One Frame's window: its drafts, then accepted tokens by position; empty without drafts."""
         if not self._has_room:
             return
         self._now_s = max(self._now_s, time_s)
         number = int(time_s / self._bin_s)
         found = self._bins.get(number)
-        if sample is None or not sample.drafts or not sample.positions:
+        drafts, *accepted = [count for count in counts if count is not None] or [0.0]
+        if not drafts or not accepted:
             self._bins.setdefault(number, None)
-        elif found is None or len(found.accepted) != len(sample.positions):
-            accepted = [position.accepted for position in sample.positions]
-            self._bins[number] = _Bin(time_s, sample.drafts, accepted)
+        elif found is None or len(found.accepted) != len(accepted):
+            self._bins[number] = _Bin(time_s, drafts, accepted)
         else:
             found.time_s = time_s
-            found.drafts += sample.drafts
-            for at, position in enumerate(sample.positions):
-                found.accepted[at] += position.accepted
+            found.drafts += drafts
+            for at, more in enumerate(accepted):
+                found.accepted[at] += more
         oldest = self._oldest()
         for old in [old for old in self._bins if old < oldest - 1]:
             del self._bins[old]
 
     def take(
-        self, time_s: float, sample: SpeculationSample | None, *, note: str | None = None
+        self, time_s: float, counts: Sequence[float | None], *, note: str | None = None
     ) -> None:
-        """One moment whole: its sample and its mark."""
-        self.add(time_s, sample)
+        """One moment whole: its counts and its mark."""
+        self.add(time_s, counts)
         if note is not None:
             self.mark(time_s, note)
 

@@ -1,14 +1,21 @@
 """One chart of recorded Frames, without a screen: as rows of text, and as the numbers it draws. Pure."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from specpanel.app.tui.charts.bar_plot import bar_lines
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.heat_plot import HeatPlot
 from specpanel.app.tui.charts.legend import legend_of
-from specpanel.app.tui.charts.subjects import SUBJECTS, Subject, no_drafts_because
+from specpanel.app.tui.charts.subjects import (
+    POSITIONS,
+    SUBJECTS,
+    TRACKS,
+    Subject,
+    no_drafts_because,
+)
 from specpanel.app.tui.ink import Line, clean, fit, text_of
 from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.core.monitor.frame import Frame, Interval
@@ -19,54 +26,70 @@ CHART_NAMES: tuple[ChartName, ...] = get_args(ChartName)
 _SUBJECTS = {subject.id: subject for subject in SUBJECTS}
 
 
-def moments_of(frames: Sequence[Frame], window_s: float | None) -> tuple[list[Moment], float]:
-    """The last ``window_s`` seconds of a recording, all of it when ``None``, and their length in s."""
-    timeline = Timeline(capacity=max(1, len(frames)))
-    moments = timeline.extend(frames)
-    if window_s is None:
-        span_s = moments[-1].time_s - moments[0].time_s if moments else 0.0
-        return moments, max(10.0, math.ceil(span_s / 10) * 10.0)
-    return timeline.since(moments[-1].time_s - window_s) if moments else [], window_s
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The end of a recording: its Frames on a time axis from ``since_s`` on, ``window_s`` seconds long."""
+
+    timeline: Timeline
+    since_s: float
+    window_s: float
+
+    def moments(self, chart: ChartName) -> list[Moment]:
+        track = chart if chart in _SUBJECTS else POSITIONS
+        return list(self.timeline.moments(track, since_s=self.since_s))
+
+    @property
+    def latest(self) -> Frame | None:
+        return self.timeline.latest
+
+
+def stretch_of(frames: Sequence[Frame], window_s: float | None) -> Stretch:
+    """The last ``window_s`` seconds of a recording, all of it when ``None``."""
+    timeline = Timeline(TRACKS, capacity=max(1, len(frames)))
+    for frame in frames:
+        timeline.take(frame)
+    if window_s is not None:
+        return Stretch(timeline, timeline.now_s - window_s, window_s)
+    first_s = timeline.time_of(0) if frames else 0.0
+    return Stretch(timeline, first_s, max(10.0, math.ceil((timeline.now_s - first_s) / 10) * 10.0))
 
 
 def chart_rows(
     chart: ChartName,
-    moments: Sequence[Moment],
-    window_s: float,
+    stretch: Stretch,
     width: int,
     height: int,
     glyphs: Glyphs,
 ) -> list[str]:
     """A heading and ``height`` - 1 rows of the chart, without colours: lines differ by pattern."""
-    heading, lines = _drawn(chart, moments, window_s, width, max(0, height - 1), glyphs)
+    heading, lines = _drawn(chart, stretch, width, max(0, height - 1), glyphs)
     return [text_of(fit(line, width, glyphs.ellipsis)).rstrip() for line in (heading, *lines)]
 
 
 def _drawn(
     chart: ChartName,
-    moments: Sequence[Moment],
-    window_s: float,
+    stretch: Stretch,
     width: int,
     height: int,
     glyphs: Glyphs,
 ) -> tuple[Line, Sequence[Line]]:
     if chart == "heat":
         heat = HeatPlot(glyphs=glyphs, colors=False)
-        heat.resize(width, height, window_s)
-        for moment in moments:
-            heat.take(moment.time_s, moment.frame.speculation, note=moment.note)
-        heat.empty_reason = clean(no_drafts_because(_latest(moments)))
+        heat.resize(width, height, stretch.window_s)
+        for moment in stretch.moments(chart):
+            heat.take(moment.time_s, moment.values, note=moment.note)
+        heat.empty_reason = clean(no_drafts_because(stretch.latest))
         return (("Acceptance by position  ", "title"), *heat.legend()), heat.draw()
     if chart == "positions":
-        return _bars(_latest(moments), width, height, glyphs)
+        return _bars(stretch.latest, width, height, glyphs)
     subject = _SUBJECTS[chart]
     plot = subject.plot(glyphs=glyphs, patterns=True)
-    plot.resize(width, height, window_s)
+    plot.resize(width, height, stretch.window_s)
     values: Sequence[float | None] = [None] * len(subject.series)
-    for moment in moments:
-        values = subject.sample(moment.frame)
+    for moment in stretch.moments(chart):
+        values = moment.values
         plot.take(moment.time_s, values, breaks=moment.breaks, note=moment.note)
-    plot.empty_reason = clean(subject.reason(_latest(moments)))
+    plot.empty_reason = clean(subject.reason(stretch.latest))
     return ((f"{subject.title}  ", "title"), *legend_of(plot, subject, values)), plot.draw()
 
 
@@ -81,15 +104,12 @@ def _bars(
     return ((heading, "title"),), bar_lines(sample.positions, width, height, glyphs=glyphs)
 
 
-def _latest(moments: Sequence[Moment]) -> Frame | None:
-    return moments[-1].frame if moments else None
-
-
-def chart_series(chart: ChartName, moments: Sequence[Moment], window_s: float) -> dict[str, Any]:
+def chart_series(chart: ChartName, stretch: Stretch) -> dict[str, Any]:
     """The numbers behind the chart. Times are seconds of the recording; an absent value is ``None``."""
-    content: dict[str, Any] = {"chart": chart, "window_s": window_s}
+    content: dict[str, Any] = {"chart": chart, "window_s": stretch.window_s}
+    moments = stretch.moments(chart)
     if chart == "positions":
-        content["positions"] = _position_rates(_latest(moments))
+        content["positions"] = _position_rates(stretch.latest)
     else:
         content["times_s"] = [moment.time_s for moment in moments]
         content["breaks_s"] = [moment.time_s for moment in moments[1:] if moment.breaks]
@@ -101,7 +121,7 @@ def chart_series(chart: ChartName, moments: Sequence[Moment], window_s: float) -
         ]
     reason = _SUBJECTS[chart].reason if chart in _SUBJECTS else no_drafts_because
     if not _has_values(content):
-        content["absent"] = reason(_latest(moments))
+        content["absent"] = reason(stretch.latest)
     return content
 
 
@@ -111,34 +131,33 @@ def _has_values(content: dict[str, Any]) -> bool:
     return any(value is not None for series in content["series"] for value in series["values"])
 
 
-def _line_series(subject: Subject, moments: Iterable[Moment]) -> list[dict[str, Any]]:
-    samples = [subject.sample(moment.frame) for moment in moments]
+def _line_series(subject: Subject, moments: Sequence[Moment]) -> list[dict[str, Any]]:
     return [
         {
             "name": f"{series.group} {series.name}".strip(),
             "unit": subject.unit,
-            "values": [sample[at] for sample in samples],
+            "values": [moment.values[at] for moment in moments],
         }
         for at, series in enumerate(subject.series)
     ]
 
 
 def _heat_series(moments: Sequence[Moment]) -> list[dict[str, Any]]:
-    samples = [
-        moment.frame.speculation.positions if moment.frame.speculation else () for moment in moments
-    ]
-    count = max((len(positions) for positions in samples), default=0)
+    count = max((len(moment.values) for moment in moments), default=1) - 1
     return [
         {
             "name": f"position {at + 1}",
             "unit": "accepted / drafts",
-            "values": [
-                positions[at].rate.estimate if at < len(positions) else None
-                for positions in samples
-            ],
+            "values": [_rate(moment.values, at + 1) for moment in moments],
         }
         for at in range(count)
     ]
+
+
+def _rate(counts: Sequence[float | None], position: int) -> float | None:
+    """Accepted at ``position`` / drafts."""
+    drafts, accepted = counts[0], counts[position]
+    return accepted / drafts if drafts and accepted is not None else None
 
 
 def _position_rates(frame: Frame | None) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.line_plot import LinePlot, Reference, Series
 from specpanel.app.tui.figures import grouped, milliseconds
+from specpanel.app.tui.timeline import Sample
 from specpanel.core.monitor.frame import Frame, Quantiles
 
 
@@ -17,7 +18,7 @@ class Subject:
     title: str
     unit: str
     series: tuple[Series, ...]
-    sample: Callable[[Frame], Sequence[float | None]]
+    sample: Sample
     reason: Callable[[Frame | None], str]
     show_value: Callable[[float], str]
     log: bool = False
@@ -42,6 +43,14 @@ def acceptance_values(frame: Frame) -> Sequence[float | None]:
     if sample is None:
         return (None, None)
     return (sample.lifetime_acceptance_length, sample.acceptance_length)
+
+
+def draft_counts(frame: Frame) -> Sequence[float | None]:
+    """Drafts in the window, then accepted tokens by draft position; nothing where nothing was drafted."""
+    sample = frame.speculation
+    if sample is None or not sample.drafts or not sample.positions:
+        return ()
+    return (sample.drafts, *(position.accepted for position in sample.positions))
 
 
 def latency_values(frame: Frame) -> Sequence[float | None]:
@@ -117,3 +126,9 @@ TOKENS = Subject(
     high=10.0,
 )
 SUBJECTS = (ACCEPTANCE, LATENCY, TOKENS)
+POSITIONS = "positions"
+TRACKS: dict[str, Sample] = {
+    **{subject.id: subject.sample for subject in SUBJECTS},
+    POSITIONS: draft_counts,
+}
+"""What the timeline keeps of each Frame, by chart."""

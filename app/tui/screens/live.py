@@ -1,6 +1,6 @@
 """The Live screen: the numbers of the newest Frame and four charts of the last minutes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -14,12 +14,13 @@ from specpanel.app.tui.keys import Scope, bindings, line_entries
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.layout import plan_live
 from specpanel.app.tui.screens.live_charts import live_charts
-from specpanel.app.tui.timeline import Moment, PhaseLog, Timeline
+from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
 from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.monitor.frame import Frame
 
 WINDOWS_MINUTES = (1, 5, 15, 60)
 
@@ -34,6 +35,7 @@ class LiveScreen(PanelScreen):
         self,
         tabs: Sequence[tuple[str, str]],
         *,
+        timeline: Timeline,
         glyphs: Glyphs,
         patterns: bool,
         window_minutes: int = 5,
@@ -41,10 +43,10 @@ class LiveScreen(PanelScreen):
         busy: bool = False,
     ) -> None:
         super().__init__(tabs, glyphs=glyphs)
-        self.timeline = Timeline()
-        self._phases = PhaseLog()
-        self._engine_seen_s: float | None = None
-        self._seen_version = 0
+        self.timeline = timeline
+        self._seen = 0
+        self._newest: Frame | None = None
+        self._now_s = 0.0
         self._busy = busy
         self.window_minutes = window_minutes
         self.frozen = False
@@ -69,42 +71,30 @@ class LiveScreen(PanelScreen):
     def on_mount(self) -> None:
         self._show_newest()
 
-    def history(self) -> tuple[Sequence[Moment], float]:
-        """The Moments that the charts show, and the window in seconds."""
+    def history(self, track: str) -> tuple[Iterator[Moment], float]:
+        """The Moments that a chart shows, up to the newest that was shown, and the window in seconds."""
         window_s = self.window_minutes * 60.0
-        latest = self.timeline.latest
-        moments = self.timeline.since(latest.time_s - window_s - 1.0) if latest else []
-        return moments, window_s
+        since_s = self._now_s - window_s - 1.0
+        return self.timeline.moments(track, until=self._seen, since_s=since_s), window_s
 
     # What comes in
 
     def receive(self, feed: Feed) -> None:
-        frames = feed.newer_than(self._seen_version)
-        if not frames:
+        timeline = self.timeline
+        if timeline.count == self._seen:
             return
         if self.frozen:
-            latest = self.timeline.latest
-            self._show_keys(frames[-1].time_unix - latest.frame.time_unix if latest else 0.0)
+            self._show_keys(timeline.now_s - self._now_s)
             return
-        self._seen_version = feed.version
-        first = len(self.timeline) == 0
-        moments = self.timeline.extend(frames)
-        for moment in moments:
-            self._phases.add(moment.frame)
-            if moment.frame.engine is not None:
-                self._engine_seen_s = moment.time_s
+        before, self._seen = self._seen, timeline.count
+        self._newest, self._now_s = timeline.latest, timeline.now_s
         self._show_newest()
         for chart in self.charts:
-            if not chart.display:
-                continue
-            if first:
-                chart.reload()
-            else:
-                chart.extend(moments)
+            if chart.display:
+                chart.show(timeline.moments(chart.track, before, self._seen), self._newest)
 
     def _show_newest(self) -> None:
-        latest = self.timeline.latest
-        frame = latest.frame if latest else None
+        frame = self._newest
         charted = self._is_charted()
         self.board.set_class(charted, "-absent")
         self.grid.set_class(not charted, "-absent")
@@ -113,15 +103,13 @@ class LiveScreen(PanelScreen):
         self.trouble.show(frame, hidden=not charted)
         self.host.show(frame)
         if not charted:
-            self.board.show(frame, tuple(self._phases), busy=self._busy)
+            self.board.show(frame, tuple(self.timeline.phases), busy=self._busy)
         self._show_keys()
 
     def _is_charted(self) -> bool:
         """Whether the window holds anything to draw; otherwise the board stands there."""
-        latest = self.timeline.latest
-        if latest is None or self._engine_seen_s is None:
-            return False
-        return latest.time_s - self._engine_seen_s < self.window_minutes * 60
+        seen_s = self.timeline.engine_seen_s
+        return seen_s is not None and self._now_s - seen_s < self.window_minutes * 60
 
     def _show_keys(self, behind_s: float = 0.0) -> None:
         right: Line = ((f"{self.window_minutes} min", "muted"),)

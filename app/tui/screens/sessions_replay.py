@@ -10,13 +10,15 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.figures import clock
 from specpanel.app.tui.ink import Line, clean
 from specpanel.app.tui.keys import Scope, bindings, line_entries
 from specpanel.app.tui.screens.live import LiveScreen
+from specpanel.app.tui.timeline import HISTORY_FRAMES, Timeline
 from specpanel.app.tui.widgets.bars import TopBar
 from specpanel.core.errors import RecordingError
-from specpanel.core.monitor.feed import HISTORY_FRAMES, Feed
+from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import read_recording
 from specpanel.core.session.watching import replay_recording
@@ -50,13 +52,19 @@ class ReplayScreen(LiveScreen):
         speed: float = 0.0,
     ) -> None:
         super().__init__(
-            tabs, glyphs=glyphs, patterns=patterns, window_minutes=window_minutes, busy=True
+            tabs,
+            timeline=Timeline(TRACKS),
+            glyphs=glyphs,
+            patterns=patterns,
+            window_minutes=window_minutes,
+            busy=True,
         )
         self.path = path
         self.speed = speed
         self.done = False
         self._tabs = tabs
         self._own_feed = Feed()
+        self._own_feed.subscribe(self.timeline.take)
         self._left = threading.Event()
         self.top_bar = ReplayBar(tabs, self.tab, glyphs=glyphs, coming=self._coming)
 
@@ -85,7 +93,7 @@ class ReplayScreen(LiveScreen):
                 await self._show_whole()
         except RecordingError as error:
             self.panel.say(str(error), severity="warning")
-            if self.timeline.latest is None and self._own_feed.latest is None and self.is_current:
+            if self.timeline.latest is None and self.is_current:
                 self.app.pop_screen()
                 return
         self.done = True
@@ -104,13 +112,13 @@ class ReplayScreen(LiveScreen):
     # The marks that this is no live server
 
     def _coming(self, wide: bool) -> Line:
-        latest = self.timeline.latest
+        latest = self._newest
         name = clean(self.path.stem) if wide else ""
         spans: Line = ((" REPLAY ", "tab-on"), (f" {name}" if name else "", "strong"))
         if latest is None:
             return (*spans, ("" if self.done else " reading", "warn"))
         pace = "" if self.speed == 0 or self.done else f" {self.speed:.0f}x"
-        words = f" {latest.frame.server.state} {clock(latest.frame.elapsed_s)}{pace}"
+        words = f" {latest.server.state} {clock(latest.elapsed_s)}{pace}"
         return (*spans, (words, "muted"))
 
     def _show_keys(self, behind_s: float = 0.0) -> None:

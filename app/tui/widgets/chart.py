@@ -1,12 +1,12 @@
 """The charts of the Live screen as widgets: lines, and acceptance by draft position as bars or as a map."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from specpanel.app.tui.charts.bar_plot import bar_lines
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.heat_plot import HeatPlot
 from specpanel.app.tui.charts.legend import ago, legend_of
-from specpanel.app.tui.charts.subjects import Subject
+from specpanel.app.tui.charts.subjects import POSITIONS, Subject
 from specpanel.app.tui.figures import ABSENT
 from specpanel.app.tui.ink import Line, Span, clean, fit
 from specpanel.app.tui.timeline import Moment
@@ -14,33 +14,44 @@ from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.monitor.frame import Frame
 
 Reason = Callable[[Frame | None], str]
-History = Callable[[], tuple[Sequence[Moment], float]]
+History = Callable[[str], tuple[Iterable[Moment], float]]
+"""By the name of a track: the Moments to show, and the window in seconds."""
 
 _BARS_TITLE = "Acceptance by position"
 _MAP_TITLE = "By position"  # leaves room for what the shades mean
 
 
 class ChartPane(Pane):
-    """What the Live screen asks of a chart. ``history`` gives the Moments to show and the window in s."""
+    """What the Live screen asks of a chart that shows one track of the timeline."""
 
-    def __init__(self, title: str, *, glyphs: Glyphs, history: History, id: str) -> None:
+    def __init__(
+        self, title: str, *, track: str, glyphs: Glyphs, history: History, id: str
+    ) -> None:
         super().__init__(title, glyphs=glyphs, id=id)
+        self.track = track
         self._history = history
+        self._latest: Frame | None = None
 
     def reload(self) -> None:
         """Starts over from the history: after a resize or with another window."""
-        self.load(*self._history())
+        moments, window_s = self._history(self.track)
+        self.load(moments, window_s)
+
+    def show(self, moments: Iterable[Moment], newest: Frame | None) -> None:
+        """Takes what is new; ``newest`` is the Frame behind the last of it."""
+        self._latest = newest
+        self.extend(moments)
 
     def on_resize(self) -> None:
         self.forget_rows()
         self.reload()
 
-    def load(self, moments: Sequence[Moment], window_s: float) -> None:
+    def load(self, moments: Iterable[Moment], window_s: float) -> None:
         """Shows ``moments`` and nothing else."""
         raise NotImplementedError
 
-    def extend(self, moments: Sequence[Moment]) -> None:
-        """Takes what is new."""
+    def extend(self, moments: Iterable[Moment]) -> None:
+        """Adds ``moments`` and draws."""
         raise NotImplementedError
 
     def move_cursor(self, columns: int) -> None:
@@ -56,22 +67,19 @@ class LineChart(ChartPane):
     def __init__(
         self, subject: Subject, *, glyphs: Glyphs, patterns: bool, history: History, id: str
     ) -> None:
-        super().__init__(subject.title, glyphs=glyphs, history=history, id=id)
+        super().__init__(subject.title, track=subject.id, glyphs=glyphs, history=history, id=id)
         self.subject = subject
         self.plot = subject.plot(glyphs=glyphs, patterns=patterns)
         self._values: Sequence[float | None] = [None] * len(subject.series)
-        self._latest: Frame | None = None
 
-    def load(self, moments: Sequence[Moment], window_s: float) -> None:
+    def load(self, moments: Iterable[Moment], window_s: float) -> None:
         width, height = self.inside_size()
         self.plot.resize(width, height, window_s)
-        self._latest = None
         self.extend(moments)
 
-    def extend(self, moments: Sequence[Moment]) -> None:
+    def extend(self, moments: Iterable[Moment]) -> None:
         for moment in moments:
-            self._values = self.subject.sample(moment.frame)
-            self._latest = moment.frame
+            self._values = moment.values
             self.plot.take(moment.time_s, self._values, breaks=moment.breaks, note=moment.note)
         self.plot.empty_reason = clean(self.subject.reason(self._latest))
         self.redraw()
@@ -98,25 +106,21 @@ class PositionChart(ChartPane):
     """
 
     def __init__(self, *, glyphs: Glyphs, history: History, reason: Reason, id: str) -> None:
-        super().__init__(_BARS_TITLE, glyphs=glyphs, history=history, id=id)
+        super().__init__(_BARS_TITLE, track=POSITIONS, glyphs=glyphs, history=history, id=id)
         self.conditional = False
         self.over_time = False
         self.heat = HeatPlot(glyphs=glyphs)
         self._reason = reason
-        self._frame: Frame | None = None
 
-    def load(self, moments: Sequence[Moment], window_s: float) -> None:
-        self._frame = None
+    def load(self, moments: Iterable[Moment], window_s: float) -> None:
         self.heat.resize(*self.inside_size(), window_s)
         self.extend(moments)
 
-    def extend(self, moments: Sequence[Moment]) -> None:
-        if moments:
-            self._frame = moments[-1].frame
+    def extend(self, moments: Iterable[Moment]) -> None:
         if self.over_time:
             for moment in moments:
-                self.heat.take(moment.time_s, moment.frame.speculation, note=moment.note)
-            self.heat.empty_reason = clean(self._reason(self._frame))
+                self.heat.take(moment.time_s, moment.values, note=moment.note)
+            self.heat.empty_reason = clean(self._reason(self._latest))
         self.redraw()
 
     def toggle_conditional(self) -> None:
@@ -149,16 +153,16 @@ class PositionChart(ChartPane):
             return tuple(rates)
         if self.over_time:
             return (*self.heat.legend(), ("  ", "muted"), (kind, "muted"))
-        sample = self._frame.speculation if self._frame else None
+        sample = self._latest.speculation if self._latest else None
         window = f", {sample.window_s:.0f} s" if sample is not None else ""
         return ((kind, "muted"), (window, "muted"))
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         if self.over_time:
             return self.heat.draw()
-        sample = self._frame.speculation if self._frame else None
+        sample = self._latest.speculation if self._latest else None
         if sample is None or not sample.positions:
-            reason = clean(self._reason(self._frame))
+            reason = clean(self._reason(self._latest))
             pad = max(0, (width - len(reason)) // 2)
             blank = fit((), width)
             return [blank] * (height // 2) + [
