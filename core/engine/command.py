@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, version_tuple
+from specpanel.core.settings.drafters import name_note
 from specpanel.core.settings.profile import Profile
 
 # The oldest vLLM in which a flag was seen to work; an older or unknown version gets none of them.
@@ -67,7 +68,7 @@ def build_command(
         inherited: the environment that the child will inherit. A variable the user set there wins over
             our defaults; one in the profile wins over both.
     """
-    notes: list[str] = []
+    notes = list(_drafter_notes(profile))
     argv = [
         *_launcher(facts),
         *_section_flags(profile.target, {"model"}),
@@ -153,9 +154,9 @@ def _cpu_flags(profile: Profile, facts: InterpreterFacts, notes: list[str]) -> I
 
 
 def _attention_flags(profile: Profile) -> Iterator[str]:
-    if profile.mla.force_sparse_mqa is not None:
-        value = {"sparse_mla_force_mqa": profile.mla.force_sparse_mqa}
-        yield from ("--attention-config", json.dumps(value))
+    """What of the attention settings has no flag of its own."""
+    if config := profile.mla.attention_config():
+        yield from ("--attention-config", json.dumps(config))
 
 
 def _speculation_flags(profile: Profile, facts: InterpreterFacts) -> Iterator[str]:
@@ -166,6 +167,13 @@ def _speculation_flags(profile: Profile, facts: InterpreterFacts) -> Iterator[st
     flag = "--per-request-spec-decode-metrics"
     if profile.engine.per_request_metrics and _has(flag, facts):
         yield from (flag, "detailed")
+
+
+def _drafter_notes(profile: Profile) -> Iterator[str]:
+    """What was read differently from how the profile writes it."""
+    written = profile.drafter.written_as
+    if written is not None and (note := name_note(written)):
+        yield note
 
 
 def _histogram_flags(facts: InterpreterFacts) -> Iterator[str]:
@@ -200,7 +208,7 @@ def _environment(
     kept = {name: value for name, value in wanted.items() if name not in inherited}
     if profile.engine.cpu_kv_cache_gib is not None and platform == "cpu":
         kept["VLLM_CPU_KVCACHE_SPACE"] = str(profile.engine.cpu_kv_cache_gib)
-    return kept | profile.engine.environment
+    return kept | profile.mla.variables() | profile.engine.environment
 
 
 def _models(profile: Profile) -> list[str]:

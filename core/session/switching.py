@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import port_state
@@ -114,13 +116,25 @@ def variants(profile: Profile) -> tuple[Profile, ...]:
         found.append(_named(profile.without_drafter(), "none"))
     if k is not None:
         for other in sorted({max(1, k // 2), k - 1, k + 1, k * 2} - {k, 0}):
-            changed = drafter.model_copy(update={"k": other})
-            found.append(_named(profile.model_copy(update={"drafter": changed}), f"k{other}"))
+            changed = _with_drafter(profile, {**drafter.model_dump(exclude_unset=True), "k": other})
+            if changed is not None:
+                found.append(_named(changed, f"k{other}"))
     for method in ("ngram", "suffix"):
         if method != drafter.method:
-            table = {**profile.model_dump(), "drafter": {"method": method}}
-            found.append(_named(Profile.model_validate(table), method))
+            changed = _with_drafter(profile, {"method": method})
+            if changed is not None:
+                found.append(_named(changed, method))
     return tuple(found)
+
+
+def _with_drafter(profile: Profile, drafter: dict[str, Any]) -> Profile | None:
+    """``profile`` with another drafter; None where its settings do not agree, such as rates for K."""
+    table = {**profile.model_dump(exclude_unset=True), "drafter": drafter}
+    table["drafter"].setdefault("method", profile.drafter.method)
+    try:
+        return Profile.model_validate(table)
+    except ValidationError:
+        return None
 
 
 def _named(profile: Profile, suffix: str) -> Profile:

@@ -4,32 +4,82 @@ import ast
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from specpanel.core.settings.drafters import DRAFTERS, METHODS
+from specpanel.core.settings.drafters.fields import DraftCacheType, RejectionMethod, SampleMethod
+from specpanel.core.settings.drafters.parts import VLLM_NAMES
 from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.rows import rows
 
 # Every setting of every drafter, so that each key is seen.
+VERIFIED: dict[str, Any] = {
+    "rejection_sample_method": "synthetic",
+    "synthetic_acceptance_length": 1.5,
+    "synthetic_acceptance_rates": (),  # one of the two
+}
+SCHEDULE: dict[str, Any] = {"k_by_batch_size": ("1-4:1", "5-16:0")}
+SAMPLED: dict[str, Any] = {"draft_sample_method": "greedy", "use_local_argmax_reduction": True}
+PLACED: dict[str, Any] = {
+    "draft_tensor_parallel_size": 1,
+    "quantization": "fp8",
+    "attention_backend": "FLASH_ATTN",
+    "kv_cache_dtype": "fp8",
+    "moe_backend": "triton",
+    "max_model_len": 2048,
+    "revision": "main",
+    "code_revision": "main",
+}
+UNSURE: dict[str, Any] = {
+    "draft_sample_method": "probabilistic",
+    "use_local_argmax_reduction": False,
+    "enable_adaptive_verification": True,
+}
+DROP = {"disable_eagle_block_drop": True}
+PADDING = {"disable_padded_drafter_batch": True}
+LOOKUP: dict[str, Any] = {"k": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5, **VERIFIED}
+HEAD: dict[str, Any] = {"model": "/d", "k": 3, **VERIFIED, **SCHEDULE, **PLACED}
 FILLED: dict[str, dict[str, Any]] = {
     "none": {},
-    "ngram": {"k": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5},
-    "ngram_gpu": {"k": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5},
+    "ngram": {**LOOKUP, **SCHEDULE},
+    "ngram_gpu": LOOKUP,
     "suffix": {
         "k": 8,
         "suffix_decoding_max_tree_depth": 24,
         "suffix_decoding_max_cached_requests": 100,
         "suffix_decoding_max_spec_factor": 1.5,
         "suffix_decoding_min_token_prob": 0.2,
+        **VERIFIED,
     },
-    "draft_model": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
-    "eagle3": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
-    "p_eagle": {"model": "/d", "k": 3, "draft_tensor_parallel_size": 1},
-    "dflash": {"model": "/d", "k": 15},
-    "dspark": {"model": "/d", "k": 7},
-    "mtp": {"model": "/d", "k": 1},
+    "draft_model": {
+        **HEAD,
+        **SAMPLED,
+        "enable_adaptive_verification": False,
+        "use_heterogeneous_vocab": True,
+    },
+    "pard": {**HEAD, **SAMPLED},
+    "eagle": {**HEAD, **UNSURE, **DROP, **PADDING},
+    "eagle3": {**HEAD, **UNSURE, **DROP, **PADDING},
+    "p_eagle": {**HEAD, **SAMPLED, **DROP},
+    "dflash": {**HEAD, **UNSURE, **DROP},
+    "dflash2": {**HEAD, **SAMPLED, **DROP},
+    "dspark": {**HEAD, **UNSURE, **DROP, "dspark_draft_topk": 8},
+    "mtp": {**HEAD, **UNSURE, **DROP, **PADDING, "index_share_for_mtp_iteration": False},
+    "medusa": {
+        "model": "/d",
+        "k": 3,
+        "revision": "main",
+        "quantization": "fp8",
+        "draft_tensor_parallel_size": 1,
+        **VERIFIED,
+    },
+    "custom": {"proposer": "mine.drafting.Proposer", "k": 3, **VERIFIED, **SCHEDULE},
 }
+VLLM_METHODS = {
+    "p_eagle": "eagle3", "pard": "draft_model", "dflash2": "dflash", "custom": "custom_class",
+}  # fmt: skip
 
 
 def config(method: str, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -111,14 +161,43 @@ def test_the_defaults_told_in_the_help_are_vllms(declarations: ast.Module) -> No
     assert told >= 4
 
 
+def test_every_setting_stands_where_its_reference_says() -> None:
+    """The file and line beside a setting are those of the vLLM that it was read from."""
+    lines = vllm_file("config", "speculative.py").read_text(encoding="utf-8").splitlines()
+    seen = 0
+    for method in METHODS:
+        for row in rows({"target": {"model": "m"}, "drafter": {"method": method}}):
+            if row.section != "drafter":
+                continue
+            file, _, line = str(row.reference).partition(":")
+            assert file == "config/speculative.py", row.dotted
+            declared = lines[int(line) - 1].strip().partition(":")[0]
+            assert declared == VLLM_NAMES.get(row.name, row.name), row.dotted
+            seen += 1
+    assert seen > 100
+
+
+def test_the_choices_of_a_setting_are_vllms(declarations: ast.Module) -> None:
+    cache = ast.parse(vllm_file("config", "cache.py").read_text(encoding="utf-8"))
+    assert set(get_args(DraftCacheType)) == literals_of(cache, "CacheDType")
+    assert set(get_args(RejectionMethod)) == literals_of(declarations, "RejectionSampleMethod")
+    assert set(get_args(SampleMethod)) == literals_of(declarations, "DraftSampleMethod")
+
+
 @pytest.mark.parametrize("method", [method for method in FILLED if method != "none"])
 def test_method_and_settings_are_always_written(method: str) -> None:
     found = config(method, FILLED[method])
-    settings = dict(FILLED[method])
-    expected = {"num_speculative_tokens": settings.pop("k"), **settings}
-    vllm = {"p_eagle": "eagle3"}.get(method, method)
-    extra = {"parallel_drafting": True} if method == "p_eagle" else {}
-    assert found == {"method": vllm, **expected, **extra}
+    expected = {name: value for name, value in FILLED[method].items() if value not in ((), False)}
+    if method == "mtp":  # here False is not vLLM's default
+        expected["index_share_for_mtp_iteration"] = False
+    expected["num_speculative_tokens"] = expected.pop("k")
+    if expected.pop("k_by_batch_size", None):
+        expected["num_speculative_tokens_per_batch_size"] = [[1, 4, 1], [5, 16, 0]]
+    if method == "custom":
+        expected["model"] = expected.pop("proposer")
+    if method in ("p_eagle", "pard"):
+        expected["parallel_drafting"] = True
+    assert found == {"method": VLLM_METHODS.get(method, method), **expected}
 
 
 @pytest.mark.parametrize("method", ["ngram", "ngram_gpu"])
@@ -132,7 +211,7 @@ def test_both_ends_of_the_lookup_are_written_when_neither_is_said(method: str) -
 
 
 def test_what_is_left_to_vllm_is_not_written() -> None:
-    assert config("dspark", {}) == {"method": "dspark"}
+    assert config("dspark", {"model": "/d"}) == {"method": "dspark", "model": "/d"}
     assert config("suffix", {}) == {"method": "suffix", "num_speculative_tokens": 8}
     assert config("mtp", {}) == {"method": "mtp", "num_speculative_tokens": 1}
 
@@ -156,7 +235,7 @@ def test_vllm_knows_every_flag_that_a_setting_names() -> None:
         extra["flag"]
         for section in Profile.model_fields.values()
         for info in getattr(section.annotation, "model_fields", {}).values()
-        if isinstance(extra := info.json_schema_extra, dict)
+        if isinstance(extra := info.json_schema_extra, dict) and "flag" in extra
     ]
     ours = ["--speculative-config", "--attention-config", "--model"]
     ours += ["--per-request-spec-decode-metrics", "--custom-histogram-buckets"]
