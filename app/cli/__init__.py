@@ -1,5 +1,6 @@
 """The command line. Each command is a file; what it needs is imported when it runs."""
 
+import signal
 import sys
 
 
@@ -8,6 +9,10 @@ def main() -> None:
 
     Everything after a lone ``--`` is for vLLM and is kept away from our own parser.
     """
+    # Until a command has handlers of its own: a polite kill while things are being imported is Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, signal.default_int_handler)
     arguments = sys.argv[1:]
     if arguments == ["--version"]:
         # The quick way for scripts that ask often: no parser is needed for this.
@@ -15,13 +20,13 @@ def main() -> None:
 
         sys.stdout.write(f"specpanel {version('specpanel')}\n")
         return
-    from specpanel.app.cli.root import app
-
     for_vllm: list[str] = []
     if "--" in arguments:
         cut = arguments.index("--")
         arguments, for_vllm = arguments[:cut], arguments[cut + 1 :]
     try:
+        from specpanel.app.cli.root import app
+
         app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -25,6 +25,8 @@ def list_profiles(as_json: options.Json = False) -> None:
 
     files = catalogue()
     width = max((len(file.name) for file in files), default=0)
+    drafters = [_drafter(file.profile) for file in files if file.profile is not None]
+    column = max(map(len, drafters), default=0)
     for file in files:
         if as_json:
             content = {
@@ -40,7 +42,7 @@ def list_profiles(as_json: options.Json = False) -> None:
         elif file.profile is None:
             typer.echo(f"{file.name:<{width}}  {file.origin:<6}  ✗ broken: {file.error}")
         else:
-            text = f"{file.name:<{width}}  {file.origin:<6}  {_drafter(file.profile):<14}"
+            text = f"{file.name:<{width}}  {file.origin:<6}  {_drafter(file.profile):<{column}}"
             typer.echo(f"{text}  {file.profile.description}".rstrip())
 
 

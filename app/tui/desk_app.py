@@ -7,6 +7,7 @@ from textual.app import App
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import clean
+from specpanel.app.tui.keymap import Keymap
 from specpanel.app.tui.screens.dialogs import ErrorScreen, MarkScreen, StopScreen
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.session.notices import Notices
@@ -25,6 +26,7 @@ class DeskApp(App[None]):
     desk: "Desk | None"
     glyphs: Glyphs
     notices: Notices
+    keymap: Keymap
     _shown_failure: SpecpanelError | None = None
     desk_is_coming = False
     _asked_early: "list[Callable[[Desk], None]]"
@@ -59,10 +61,19 @@ class DeskApp(App[None]):
 
     def show_failure(self) -> None:
         """A failure of what was asked for is a dialog, once."""
-        failure = None if self.desk is None else self.desk.failure
-        if failure is not None and failure is not self._shown_failure:
-            self.push_screen(ErrorScreen(failure))
+        desk = self.desk
+        failure = None if desk is None else desk.failure
+        if desk is not None and failure is not None and failure is not self._shown_failure:
+            named = desk.last_log is not None and str(desk.last_log) in str(failure)
+            self.push_screen(ErrorScreen(failure, has_log=named), self._failure_seen)
         self._shown_failure = failure
+
+    def _failure_seen(self, wants_log: bool | None) -> None:
+        if wants_log:
+            self.action_show("logs")
+
+    def action_show(self, mode: str) -> None:
+        self.switch_mode(mode)
 
     # Keys
 

@@ -1,7 +1,7 @@
 """The words and numbers of the Live screen, from a Frame. Pure; absent is ``n/a`` with its reason."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from specpanel.app.tui.charts.glyphs import Glyphs
@@ -14,6 +14,7 @@ from specpanel.core.monitor.frame import (
     ServerSample,
     TrafficSample,
 )
+from specpanel.core.monitor.reasons import FIRST_SCRAPE, INCONSISTENT, NO_COUNT, NO_DRAFTS_LATELY
 
 ABSENT = "n/a"
 Tone = Literal["strong", "muted", "good", "warn", "bad"]
@@ -32,7 +33,10 @@ _TONES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of the strip: what it is, its value, and what to compare it with."""
+    """One number of the strip: what it is, its value, and what to compare it with.
+
+    ``short_note`` takes the place of a note that does not fit whole.
+    """
 
     label: str
     short_label: str
@@ -42,6 +46,41 @@ class Figure:
     short_cells: int  # the same for the short ones
     tone: Tone = "strong"
     short_value: str | None = None
+    short_note: str | None = None
+
+
+# What takes the place of a reason in a narrow tile.
+_SHORT_REASONS = {
+    "no metrics yet": "no metrics",
+    "metrics failing": "failing",
+    "not reported": "unreported",
+    NO_COUNT: "no usable count",
+    FIRST_SCRAPE: "one scrape yet",
+    INCONSISTENT: "processes differ",
+}
+
+
+def _short_reason(reason: str) -> str:
+    lately = NO_DRAFTS_LATELY.partition("{")[0]
+    if reason.startswith(lately):
+        return f"no drafts in {reason.removeprefix(lately)}"
+    return _SHORT_REASONS.get(reason, reason)
+
+
+def _absent(
+    label: str, short: str, cells: int, short_cells: int, reason: str, more: str = ""
+) -> Figure:
+    """A number that is not there, and why."""
+    return Figure(
+        label,
+        short,
+        ABSENT,
+        reason + more,
+        cells,
+        short_cells,
+        "muted",
+        short_note=_short_reason(reason),
+    )
 
 
 def grouped(value: float, decimals: int = 0) -> str:
@@ -91,13 +130,12 @@ def _acceptance_length(frame: Frame | None) -> Figure:
     label, short = "acceptance length", "acc length"
     sample = frame.speculation if frame else None
     if sample is None:
-        return Figure(label, short, ABSENT, _no_engine(frame), 17, 10, "muted")
+        return _absent(label, short, 17, 10, _no_engine(frame))
     lifetime = sample.lifetime_acceptance_length
     note = f"lifetime {lifetime:.2f}" if lifetime is not None else "lifetime n/a"
     if sample.acceptance_length is None:
-        reason = clean(sample.absent or "no drafts")
-        note = reason if lifetime is None else f"{reason}, {note}"
-        return Figure(label, short, ABSENT, note, 17, 10, "muted")
+        more = "" if lifetime is None else f", {note}"
+        return _absent(label, short, 17, 10, clean(sample.absent or "no drafts"), more)
     return Figure(label, short, f"{sample.acceptance_length:.2f}", note, 17, 10)
 
 
@@ -105,19 +143,20 @@ def _draft_acceptance(frame: Frame | None) -> Figure:
     label, short = "draft acceptance", "accepted"
     sample = frame.speculation if frame else None
     if frame is None or sample is None:
-        return Figure(label, short, ABSENT, _no_engine(frame), 16, 8, "muted")
+        return _absent(label, short, 16, 8, _no_engine(frame))
     if sample.draft_acceptance_rate is None:
-        return Figure(label, short, ABSENT, clean(sample.absent or "no drafts"), 16, 8, "muted")
+        return _absent(label, short, 16, 8, clean(sample.absent or "no drafts"))
     note = f"{grouped(sample.drafts)} drafts"
     if frame.server.draft_tokens is not None:
         note = f"k={frame.server.draft_tokens}, {note}"
-    return Figure(label, short, f"{sample.draft_acceptance_rate * 100:.1f} %", note, 16, 8)
+    value = f"{sample.draft_acceptance_rate * 100:.1f} %"
+    return Figure(label, short, value, note, 16, 8, short_note=f"{grouped(sample.drafts)} drafts")
 
 
 def _output(frame: Frame | None) -> Figure:
     engine = frame.engine if frame else None
     if engine is None or engine.generation_tokens_per_s is None:
-        return Figure("output", "output", ABSENT, _no_engine(frame), 13, 11, "muted")
+        return _absent("output", "output", 13, 11, _no_engine(frame))
     prompt = engine.prompt_tokens_per_s
     note = f"prompt {grouped(prompt)}/s" if prompt is not None else "prompt n/a"
     value = f"{grouped(engine.generation_tokens_per_s)} tok/s"
@@ -127,17 +166,17 @@ def _output(frame: Frame | None) -> Figure:
 def _quantiles(label: str, short: str, frame: Frame | None, which: str) -> Figure:
     latency = frame.latency if frame else None
     if latency is None:
-        return Figure(label, short, ABSENT, _no_engine(frame), 15, 13, "muted")
+        return _absent(label, short, 15, 13, _no_engine(frame))
     quantiles: Quantiles | None = latency.tpot if which == "tpot" else latency.ttft
     live = latency.live_tpot_ms
     if quantiles is None:
         if which == "tpot" and live is not None:
             note = f"live, none done in {latency.window_s:.0f} s"
-            return Figure(label, short, f"~{milliseconds(live)} ms", note, 15, 13)
+            value = f"~{milliseconds(live)} ms"
+            return Figure(label, short, value, note, 15, 13, short_note="live, none done")
         done = "finished" if which == "tpot" else "began"
-        return Figure(
-            label, short, ABSENT, f"none {done} in {latency.window_s:.0f} s", 15, 13, "muted"
-        )
+        figure = _absent(label, short, 15, 13, f"none {done} in {latency.window_s:.0f} s")
+        return replace(figure, short_note=f"none in {latency.window_s:.0f} s")
     note = f"{grouped(quantiles.count)} in {latency.window_s:.0f} s"
     if which == "tpot" and live is not None:
         note = f"live {milliseconds(live)} ms"
@@ -153,7 +192,7 @@ def _quantile(quantile: Quantile) -> str:
 def _requests(frame: Frame | None) -> Figure:
     engine = frame.engine if frame else None
     if engine is None or (engine.running is None and engine.waiting is None):
-        return Figure("requests", "run/wait", ABSENT, _no_engine(frame), 13, 8, "muted")
+        return _absent("requests", "run/wait", 13, 8, _no_engine(frame))
     running, waiting = _count(engine.running), _count(engine.waiting)
     finished = engine.requests_finished
     note = f"{grouped(finished)} finished" if finished is not None else "finished n/a"
@@ -168,7 +207,7 @@ def _count(value: int | None) -> str:
 def _cache(frame: Frame | None) -> Figure:
     engine = frame.engine if frame else None
     if engine is None or engine.kv_cache_usage is None:
-        return Figure("KV cache", "KV", ABSENT, _no_engine(frame), 8, 6, "muted")
+        return _absent("KV cache", "KV", 8, 6, _no_engine(frame))
     usage = engine.kv_cache_usage
     note = ""
     if engine.prefix_cache_hit_rate is not None:
@@ -176,10 +215,11 @@ def _cache(frame: Frame | None) -> Figure:
     if engine.preemptions:
         note = f"{grouped(engine.preemptions)} preempted"
     full = usage >= _CACHE_NEARLY_FULL
+    short_note = f"{grouped(engine.preemptions)} out" if engine.preemptions else None
     value = f"{usage * 100:.1f} %" if 0 < usage < 0.1 else f"{usage * 100:.0f} %"
-    return Figure(
-        "KV cache", "KV", f"! {value}" if full else value, note, 8, 6, "warn" if full else "strong"
-    )
+    tone: Tone = "warn" if full else "strong"
+    shown = f"! {value}" if full else value
+    return Figure("KV cache", "KV", shown, note, 8, 6, tone, short_note=short_note)
 
 
 def server_state(
@@ -208,8 +248,19 @@ def server_state(
         if server.drafter:
             k = f" k={server.draft_tokens}" if server.draft_tokens is not None else ""
             spans.append((f"  {clean(server.drafter)}{k}", "text"))
-        spans.append((f"  {clock(frame.elapsed_s)}", "muted"))
+        counted = _counted_time(frame)
+        if counted:
+            spans.append((f"  {counted}", "muted"))
     return tuple(spans)
+
+
+def _counted_time(frame: Frame) -> str:
+    """How long the server is up, or for how long it is watched; a start has its phase instead."""
+    if frame.server.state not in ("serving", "degraded"):
+        return ""
+    if frame.server.up_s is not None:
+        return f"up {clock(frame.server.up_s)}"
+    return f"watched {clock(frame.elapsed_s)}"
 
 
 def _port(address: str) -> str:

@@ -5,7 +5,23 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Scope = Literal["launch", "live", "zoom", "sessions", "replay", "logs", "panel"]
+Scope = Literal[
+    "launch",
+    "live",
+    "zoom",
+    "sessions",
+    "replay",
+    "logs",
+    "panel",
+    "switcher",
+    "quit",
+    "stop",
+    "stopping",
+    "mark",
+    "confirm",
+    "error",
+    "help",
+]
 
 SCOPE_TITLES: dict[Scope, str] = {
     "launch": "Launch",
@@ -15,6 +31,14 @@ SCOPE_TITLES: dict[Scope, str] = {
     "replay": "A past run, replayed",
     "logs": "Logs",
     "panel": "Everywhere",
+    "switcher": "The switcher",
+    "quit": "Leaving while a server is up",
+    "stop": "Stopping a server",
+    "stopping": "While things end",
+    "mark": "Marking a moment",
+    "confirm": "Before something is stopped or deleted",
+    "error": "Something went wrong",
+    "help": "These keys",
 }
 
 
@@ -133,6 +157,42 @@ _PANEL = (
     ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
     ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),
 )
+_SWITCHER = (
+    ("up", "up,ctrl+k", "up", "move(-1)", "", "The choice before"),
+    ("down", "down,ctrl+j", "down", "move(1)", "", "The next choice"),
+    ("page_up", "pageup", "pgup", "move(-8)", "", "Eight choices back"),
+    ("page_down", "pagedown", "pgdn", "move(8)", "", "Eight choices on"),
+    ("back", "escape", "esc", "back", "Back", "Forget what it means, then close"),
+    ("close", "ctrl+c", "^c", "close", "", "Close"),
+)
+_QUIT = (
+    ("leave", "l,enter", "l", "choose('leave')", "", "Leave it running: specpanel ps lists it"),
+    ("stop", "s", "s", "choose('stop')", "", "Stop it, and then leave"),
+    ("cancel", "c,escape,q,ctrl+c", "c", "choose('cancel')", "", "Stay here"),
+)
+_STOP = (
+    ("yes", "y", "y", "dismiss(True)", "", "Stop it"),
+    ("no", "n,enter,escape,q,ctrl+c", "n", "dismiss(False)", "", "Let it go on"),
+)
+_STOPPING = (("hurry", "q,ctrl+c", "q", "app.quit", "", "Kill instead of waiting"),)
+_MARK = (
+    ("cancel", "escape", "esc", "dismiss(None)", "", "Mark nothing"),
+    ("close", "ctrl+c", "^c", "dismiss(None)", "", "Mark nothing"),
+)
+_CONFIRM = (
+    ("yes", "y", "y", "dismiss(True)", "", "Do it"),
+    ("no", "n,enter,escape,q,ctrl+c", "n", "dismiss(False)", "", "Leave everything as it is"),
+)
+_ERROR = (
+    ("log", "l", "l", "dismiss(True)", "", "Open the log that it names"),
+    ("close", "escape,enter,q,ctrl+c,space", "enter", "dismiss(False)", "", "Close"),
+)
+_HELP = (
+    ("close", "escape,question_mark,q,ctrl+c,enter,f1", "esc", "dismiss", "", "Close the help"),
+)
+
+_BEFORE_AN_EDITOR = frozenset({"switcher.close", "mark.close"})
+"""Keys that an editor with the focus would take, and that work all the same."""
 
 
 def _keys(scope: Scope, rows: tuple[tuple[str, str, str, str, str, str], ...]) -> tuple[Key, ...]:
@@ -150,16 +210,15 @@ KEYS: tuple[Key, ...] = (
     *_keys("replay", _REPLAY),
     *_keys("logs", _LOGS),
     *_keys("panel", _PANEL),
+    *_keys("switcher", _SWITCHER),
+    *_keys("quit", _QUIT),
+    *_keys("stop", _STOP),
+    *_keys("stopping", _STOPPING),
+    *_keys("mark", _MARK),
+    *_keys("confirm", _CONFIRM),
+    *_keys("error", _ERROR),
+    *_keys("help", _HELP),
 )
-
-_PAIRS = {
-    "logs.next": ("n N", "Error"),
-    "launch.next": ("[ ]", "Profile"),
-    "live.longer": ("+ -", "Window"),
-    "live.next": ("[ ]", "Chart"),
-    "zoom.earlier": ("left right", "Values"),
-}
-"""Keys that share a place in the key line: what is shown for both, and the label."""
 
 
 def keys_of(*scopes: Scope) -> tuple[Key, ...]:
@@ -177,17 +236,7 @@ def bindings(*scopes: Scope) -> list[Binding]:
             key_display=key.shown,
             id=key.id,
             tooltip=key.help,
+            priority=key.id in _BEFORE_AN_EDITOR,
         )
         for key in keys_of(*scopes)
     ]
-
-
-def line_entries(*scopes: Scope) -> list[tuple[str, str]]:
-    """What the key line shows, as key and label, most used first and help and quit last."""
-    entries = []
-    for key in keys_of(*scopes):
-        if key.id in _PAIRS:
-            entries.append(_PAIRS[key.id])
-        elif key.label:
-            entries.append((key.shown, key.label))
-    return entries

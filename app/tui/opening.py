@@ -1,6 +1,7 @@
 """Showing the panel in this terminal, from the first look at it to the exit status."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ def run_panel(
         window_minutes=window_minutes,
         how_to_begin=how_to_begin,
     )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, panel.heed_early)
     panel.run(mouse=mouse)
     if panel.failure is not None:
         message, fix = error_words(panel.failure)

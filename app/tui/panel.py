@@ -19,7 +19,8 @@ from textual.worker import Worker, WorkerState
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
 from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.desk_app import DeskApp
-from specpanel.app.tui.keys import Scope, bindings, keys_of
+from specpanel.app.tui.keymap import read_keymap
+from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.dialogs import (
     ErrorScreen,
@@ -37,10 +38,10 @@ from specpanel.app.tui.theming import (
 )
 from specpanel.app.tui.timeline import Timeline
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
-from specpanel.core.errors import ExitCode, SpecpanelError
+from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.notices import Notices
-from specpanel.themes import DEFAULT, ThemeFailure
+from specpanel.themes import DEFAULT, SHIPPED, ThemeFailure
 
 if TYPE_CHECKING:  # each brings much of core; the first picture does not wait for it
     from specpanel.app.tui.screens.launch import LaunchScreen
@@ -95,6 +96,9 @@ class Panel(DeskApp):
         first_mode: the screen that is shown first.
         auto_tick: run the timer; tests call ``tick`` by hand instead.
         theme_folder: the user's themes; the XDG configuration folder when it is ``None``.
+
+    Raises:
+        ConfigurationError: ``theme`` or the environment names a theme or symbols that do not exist.
     """
 
     TITLE = "specpanel"
@@ -126,6 +130,8 @@ class Panel(DeskApp):
         self.timeline = Timeline(TRACKS)
         feed.subscribe(self.timeline.take)
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
+        self.keymap, self._key_complaints = read_keymap()
+        self.set_keymap(dict(self.keymap.chosen))
         self.failure: BaseException | None = None
         self.exit_code = ExitCode.DONE
         self.desk = desk
@@ -142,6 +148,7 @@ class Panel(DeskApp):
         self._window_minutes = window_minutes
         self._how_to_begin = how_to_begin
         self._stopping = False
+        self._early_signal: int | None = None
         self._ticks = 0
         self.set_class(self.glyphs.name == "ascii", "-ascii")
         wanted = theme or os.environ.get("SPECPANEL_THEME") or DEFAULT
@@ -151,16 +158,18 @@ class Panel(DeskApp):
 
     # Start
 
-    def _load_themes(self, wanted: str) -> list[ThemeFailure | str]:
+    def _load_themes(self, wanted: str) -> list[ThemeFailure]:
         themes, failures = self._user_themes.load()
         for theme in themes:
             self.register_theme(theme)
-        notices: list[ThemeFailure | str] = [*failures]
         if wanted not in self.available_themes:
-            notices.append(f"no theme is called {wanted}; using {DEFAULT}")
-            wanted = DEFAULT
+            broken = next((failure for failure in failures if failure.path.stem == wanted), None)
+            raise ConfigurationError(
+                f"no theme is called {wanted}" if broken is None else f"the theme {broken}",
+                f"There is {', '.join(SHIPPED)}, {user_theme_folder()}/NAME.toml and Textual's own.",
+            )
         self.theme = wanted
-        return notices
+        return failures
 
     async def reload_themes(self) -> None:
         """Takes the user's themes that were written since; a broken one is named and stays as it was."""
@@ -185,7 +194,9 @@ class Panel(DeskApp):
 
     @property
     def tabs(self) -> list[tuple[str, str]]:
-        return [*((mode.key, mode.label) for mode in MODE_TABLE), ("?", "Help")]
+        shown = self.keymap.shown
+        modes = [(shown(f"panel.{mode.id}"), mode.label) for mode in MODE_TABLE]
+        return [*modes, (shown("panel.help"), "Help")]
 
     def build_launch(self) -> "LaunchScreen":
         from specpanel.app.tui.screens.launch import LaunchScreen
@@ -213,17 +224,29 @@ class Panel(DeskApp):
 
         return LogsScreen(self.tabs, glyphs=self.glyphs, notices=self.notices)
 
+    def heed_early(self, number: int, _frame: object = None) -> None:
+        """A signal before the app listens itself: it leaves as soon as it can."""
+        self._early_signal = number
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._leave_unasked)
+        loop.add_signal_handler(signal.SIGHUP, self._leave_unseen)
+        loop.add_signal_handler(signal.SIGINT, self.call_later, self.action_quit)
+        if self._early_signal is not None:
+            unseen = self._early_signal == signal.SIGHUP
+            self.call_later(self._leave_unseen if unseen else self._leave_unasked)
+
     async def on_mount(self) -> None:
+        if not self.is_headless:
+            self._listen_to_signals()
         for mode in MODE_TABLE:
             self.add_mode(mode.id, partial(mode.build, self))
         await self.switch_mode(self._first_mode)
         for failure in self._theme_failures:
             self.say(f"Theme skipped: {failure}", severity="warning")
-        if not self.is_headless:
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTERM, self._leave_unasked)
-            loop.add_signal_handler(signal.SIGHUP, self._leave_unseen)
-            loop.add_signal_handler(signal.SIGINT, self.call_later, self.action_quit)
+        for complaint in self._key_complaints:
+            self.say(f"Key skipped: {complaint}", severity="warning")
         if self._fill is not None:
             self._filler = self.run_worker(
                 partial(self._run_driver, self._fill),
@@ -292,9 +315,6 @@ class Panel(DeskApp):
 
     # Keys
 
-    def action_show(self, mode: str) -> None:
-        self.switch_mode(mode)
-
     def action_reserved(self) -> None:
         self.say("Train, Lab and MLA are not in this version")
 
@@ -308,7 +328,7 @@ class Panel(DeskApp):
         return mode.scopes
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        for key in keys_of(*self._scopes(screen), "panel"):
+        for key in self.keymap.keys_of(*self._scopes(screen), "panel"):
             if key.id != "panel.palette":
                 namespace = self if key.scope == "panel" else screen
                 run = partial(self.run_action, key.action, namespace)
@@ -348,12 +368,12 @@ class Panel(DeskApp):
         if choice == "leave" or choice == "stop":
             self._leave(leave=choice == "leave")
 
-    def _leave_unasked(self) -> None:
+    def _leave_unasked(self, reason: str = "a signal ended the panel") -> None:
         """A signal, or the terminal has gone: end the panel and keep the server."""
         if self._stopping:
             return
         self.exit_code = ExitCode.INTERRUPTED
-        self._leave()
+        self._leave(reason=reason)
 
     def _leave_unseen(self) -> None:
         """The terminal has gone: draw no more, because what nobody reads blocks the writer for good."""
@@ -363,15 +383,17 @@ class Panel(DeskApp):
         for descriptor in (1, 2):
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
-        self._leave_unasked()
+        self._leave_unasked("the terminal of the panel went away")
 
-    def _leave(self, *, leave: bool = True) -> None:
+    def _leave(self, *, leave: bool = True, reason: str = "the panel was left") -> None:
         self._stopping = True
         if self.desk is not None:
             self._keep_failure(self.desk.failure)
             self.push_screen(StoppingScreen())
             self._closer = self.run_worker(
-                partial(self.desk.close, leave=leave), group="closing", exit_on_error=False
+                partial(self.desk.close, leave=leave, reason=reason),
+                group="closing",
+                exit_on_error=False,
             )
         elif self._driver_is_running:
             self.push_screen(StoppingScreen())

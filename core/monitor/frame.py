@@ -156,6 +156,7 @@ class ServerSample:
     exit_code: int | None
     version: str | None
     detail: str | None  # last log line while starting, the reason when degraded or exited
+    up_s: float | None = None  # since the process was started, where that is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class ServerFacts:
     draft_tokens: int | None = None
     version: str | None = None
     pid: int | None = None
+    started_unix: float | None = None
     starting: bool = False
     phase: str | None = None
     phase_s: float | None = None
@@ -210,6 +211,7 @@ class Monitor:
             exit_code=facts.exit_code,
             version=facts.version,
             detail=detail,
+            up_s=None if facts.started_unix is None else max(0.0, time.time() - facts.started_unix),
         )
 
     def _state(self, facts: ServerFacts) -> tuple[ServerState, str | None]:

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from specpanel.core.engine.metrics import EngineCounters
 from specpanel.core.monitor.counting import Counts, EngineTrack, positions_of
 from specpanel.core.monitor.frame import EngineSample, LatencySample, SpeculationSample, Totals
+from specpanel.core.monitor.reasons import (
+    FIRST_SCRAPE,
+    INCONSISTENT,
+    NO_COUNT,
+    NO_DRAFTER,
+    NO_DRAFTS_LATELY,
+    NO_DRAFTS_YET,
+)
 from specpanel.core.speculation.acceptance import (
     acceptance_length,
     counter_notes,
@@ -28,11 +36,6 @@ MOST_SCRAPES = 1024  # kept in memory; at ten a second still more than a minute
 # Tokens made without one draft before that is worth a word: first tokens and short answers have none.
 TOKENS_WITHOUT_DRAFT = 64
 
-NO_DRAFTER = "no drafter"
-NO_DRAFTS_YET = "no drafts yet"
-NO_COUNT = "the metrics hold no usable count of drafts and accepted tokens"
-FIRST_SCRAPE = "waiting for a second scrape"
-INCONSISTENT = "multi-process metrics inconsistent"
 TOKENS_BUT_NO_DRAFTS = (
     "tokens but no drafts: requests may be opting out of speculation, "
     "or the drafter finds nothing to propose"
@@ -243,7 +246,7 @@ class Window:
         if len(self._points) < 2:
             return FIRST_SCRAPE
         if not span.counter("drafts"):
-            return f"no drafts in the last {span.length_s:.0f} s"
+            return NO_DRAFTS_LATELY.format(seconds=span.length_s)
         return None if span.counter("accepted_tokens") is not None else NO_COUNT
 
 

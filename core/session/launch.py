@@ -192,6 +192,7 @@ class Launch:
             draft_tokens=profile.drafter.draft_tokens,
             version=vllm_version,
             pid=record.pid,
+            started_unix=record.started_unix,
             starting=True,
         )
 

@@ -79,6 +79,7 @@ def served_record(record: ServerRecord) -> Served:
         drafter=record.drafter,
         draft_tokens=record.draft_tokens,
         pid=record.pid,
+        started_unix=record.started_unix,
     )
     return Served(facts, record.settings, record)
 

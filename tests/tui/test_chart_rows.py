@@ -10,6 +10,7 @@ from specpanel.app.tui.charts.cells import LABEL_CELLS, time_ticks
 from specpanel.app.tui.charts.glyphs import ASCII, BLOCK, BRAILLE, Glyphs, choose_glyphs
 from specpanel.app.tui.charts.line_plot import LinePlot, Series
 from specpanel.app.tui.ink import Line, text_of, width_of
+from specpanel.core.errors import ConfigurationError
 from specpanel.core.monitor.frame import Interval, PositionRate
 
 SETS = [BRAILLE, BLOCK, ASCII]
@@ -248,8 +249,12 @@ def test_positions_without_room_are_counted() -> None:
         ({"TERM": "dumb"}, "ascii"),
         ({"TERM": "linux"}, "block"),
         ({"TERM": "dumb", "SPECPANEL_CHARTS": "block"}, "block"),
-        ({"SPECPANEL_CHARTS": "nonsense"}, "braille"),
     ],
 )
 def test_the_terminal_decides_on_the_characters(environment: dict[str, str], name: str) -> None:
     assert choose_glyphs(environment).name == name
+
+
+def test_symbols_that_do_not_exist_are_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="SPECPANEL_CHARTS=nonsense"):
+        choose_glyphs({"SPECPANEL_CHARTS": "nonsense"})

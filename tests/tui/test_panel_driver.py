@@ -132,12 +132,23 @@ async def test_a_second_quit_hurries_the_driver() -> None:
 
 async def test_a_broken_theme_is_a_notice_and_not_a_crash(tmp_path: Path) -> None:
     (tmp_path / "odd.toml").write_text('name = "[/odd]"')
-    panel = Panel(Feed(), auto_tick=False, theme="nowhere", theme_folder=tmp_path)
+    panel = Panel(Feed(), auto_tick=False, theme_folder=tmp_path)
     async with panel.run_test(notifications=True) as pilot:
         await pilot.pause()
         screen = "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
         assert "odd.toml: name must be" in screen
         assert panel.theme == "midnight"
+
+
+async def test_a_theme_that_was_asked_for_and_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECPANEL_THEME", "nowhere")
+    with pytest.raises(ConfigurationError, match="no theme is called nowhere"):
+        Panel(Feed(), theme_folder=tmp_path)
+    (tmp_path / "nowhere.toml").write_text('name = "nowhere"\n[colors]\nprimary = "red"\n')
+    with pytest.raises(ConfigurationError, match=r"nowhere.toml: .*colors"):
+        Panel(Feed(), theme_folder=tmp_path)
 
 
 @pytest.mark.parametrize(

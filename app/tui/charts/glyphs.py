@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from specpanel.core.errors import ConfigurationError
+
 GlyphSet = Literal["braille", "block", "ascii"]
 
 _BRAILLE_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
@@ -146,11 +148,19 @@ def choose_glyphs(environment: Mapping[str, str] | None = None) -> Glyphs:
 
     ``SPECPANEL_CHARTS`` (braille, block, ascii) decides; otherwise a locale that names another charset
     than UTF-8, or ``TERM=dumb``, gives ascii.
+
+    Raises:
+        ConfigurationError: ``SPECPANEL_CHARTS`` names another set.
     """
     env = os.environ if environment is None else environment
     wanted = env.get("SPECPANEL_CHARTS", "").strip().lower()
     if wanted in _SETS:
         return _SETS[wanted]
+    if wanted:
+        raise ConfigurationError(
+            f"SPECPANEL_CHARTS={env['SPECPANEL_CHARTS']} names no set of symbols",
+            f"Use one of {', '.join(_SETS)}, or unset it.",
+        )
     terminal = env.get("TERM", "")
     if terminal in {"dumb", "unknown"} or not _is_utf8(env):
         return ASCII

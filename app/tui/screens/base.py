@@ -10,6 +10,7 @@ from textual.widget import Widget
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line
+from specpanel.app.tui.keymap import Keymap
 from specpanel.app.tui.keys import Scope
 from specpanel.app.tui.screens.layout import too_small
 from specpanel.app.tui.widgets.bars import KeyLine, TopBar, coming_words
@@ -53,6 +54,11 @@ class PanelScreen(Screen[None]):
     @property
     def panel(self) -> "Panel":
         return cast("Panel", self.app)
+
+    @property
+    def keymap(self) -> Keymap:
+        """The keys as they are bound."""
+        return self.panel.keymap
 
     @property
     def desk(self) -> "Desk | None":

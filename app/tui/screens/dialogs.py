@@ -1,18 +1,22 @@
 """The modal screens: help, an error, how to quit, and the wait for things to stop."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from specpanel.app.tui.ink import clean
-from specpanel.app.tui.keys import SCOPE_TITLES, Scope, keys_of
+from specpanel.app.tui.keymap import Keymap
+from specpanel.app.tui.keys import SCOPE_TITLES, Key, Scope, bindings
 from specpanel.core.errors import SpecpanelError
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.desk_app import DeskApp
 
 QuitChoice = Literal["leave", "stop", "cancel"]
 
@@ -24,6 +28,15 @@ class Dialog(ModalScreen[Result]):
     """A box in the middle. All its text is literal: no string reaches a markup parser."""
 
     title_text = ""
+
+    @property
+    def keymap(self) -> Keymap:
+        """The keys as they are bound."""
+        return cast("DeskApp", self.app).keymap
+
+    def key_rows(self, scope: Scope) -> list[Content]:
+        """A row for each key that works here, and what it does."""
+        return [key_row(key) for key in self.keymap.keys_of(scope)]
 
     def body(self) -> Sequence[Content]:
         """The paragraphs below the title."""
@@ -37,13 +50,19 @@ class Dialog(ModalScreen[Result]):
                     yield Static(paragraph, markup=False)
 
 
+def key_row(key: Key, indent: str = "") -> Content:
+    """One key and what it does, as every dialog writes it. ``enter`` is named beside it where it does."""
+    shown = key.shown
+    if "enter" in key.keys.split(",") and shown != "enter":
+        shown = f"{shown}, enter"
+    return Content.assemble((f"{indent}{shown:<10}", "$accent bold"), key.help)
+
+
 class HelpScreen(Dialog[None]):
     """The keys of the screen below and of the whole app."""
 
     title_text = "Keys"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,ctrl+c,enter,f1", "dismiss", "Close", id="help.close")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("help")]
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         super().__init__()
@@ -54,31 +73,34 @@ class HelpScreen(Dialog[None]):
         for scope in self._scopes:
             rows = [Content.styled(SCOPE_TITLES[scope], "bold")]
             rows += [
-                Content.assemble((f"  {key.shown:<7}", "$accent bold"), key.help)
-                for key in keys_of(scope)
+                Content.assemble((f"  {key.shown:<7} ", "$accent bold"), key.help)
+                for key in self.keymap.keys_of(scope)
             ]
             paragraphs.append(Content("\n").join(rows) + "\n")
         return [*paragraphs, Content.styled("esc closes this", "$ink-muted")]
 
 
-class ErrorScreen(Dialog[None]):
-    """What went wrong and what to do about it."""
+class ErrorScreen(Dialog[bool]):
+    """What went wrong and what to do about it. True asks for the log, where there is one to see."""
 
     title_text = "Something went wrong"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,q,ctrl+c,space", "dismiss", "Close", id="error.close")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("error")]
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, *, has_log: bool = False) -> None:
         super().__init__()
         self._error = error
+        self._has_log = has_log
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._has_log if (action, parameters) == ("dismiss", (True,)) else True
 
     def body(self) -> Sequence[Content]:
         message, fix = error_words(self._error)
         rows = [Content.styled(message, "$error"), Content("")]
         if fix:
             rows += [Content(fix), Content("")]
-        return [*rows, Content.styled("enter closes this, q then leaves the panel", "$ink-muted")]
+        keys = self.keymap.keys_of("error")
+        return [*rows, *(key_row(key) for key in keys if key.id != "error.log" or self._has_log)]
 
 
 def error_words(error: BaseException) -> tuple[str, str]:
@@ -96,38 +118,24 @@ class QuitScreen(Dialog[QuitChoice]):
     """Asks what becomes of the server."""
 
     title_text = "A server is running"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l,enter", "choose('leave')", "Leave it running", id="quit.leave"),
-        Binding("s", "choose('stop')", "Stop it", id="quit.stop"),
-        Binding("c,escape,q,ctrl+c", "choose('cancel')", "Cancel", id="quit.cancel"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("quit")]
 
     def __init__(self, server: str) -> None:
         super().__init__()
         self._server = server
 
     def body(self) -> Sequence[Content]:
-        choices = (
-            ("l, enter", "leave it running: specpanel ps lists it, specpanel stop ends it"),
-            ("s", "stop it, and then leave"),
-            ("c, esc", "stay here"),
-        )
-        rows = [Content(clean(self._server)), Content("")]
-        rows += [Content.assemble((f"{keys:<10}", "$accent bold"), what) for keys, what in choices]
-        return rows
+        return [Content(clean(self._server)), Content(""), *self.key_rows("quit")]
 
     def action_choose(self, choice: QuitChoice) -> None:
         self.dismiss(choice)
 
 
 class StopScreen(Dialog[bool]):
-    """Asks before a server, or what the desk is about, is ended."""
+    """Asks before a server, or what the desk is about, is ended; Enter lets it go on."""
 
     title_text = "Stop?"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,x,enter", "dismiss(True)", "Stop", id="stop.yes"),
-        Binding("n,escape,q,ctrl+c", "dismiss(False)", "Cancel", id="stop.no"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("stop")]
 
     def __init__(self, busy: str | None, server: str) -> None:
         super().__init__()
@@ -136,20 +144,14 @@ class StopScreen(Dialog[bool]):
 
     def body(self) -> Sequence[Content]:
         what = self._server if self._busy is None else f"What is on its way: {self._busy}"
-        choices = (("y, enter", "stop it"), ("n, esc", "let it go on"))
-        rows = [Content(clean(what)), Content("")]
-        rows += [Content.assemble((f"{keys:<10}", "$accent bold"), word) for keys, word in choices]
-        return rows
+        return [Content(clean(what)), Content(""), *self.key_rows("stop")]
 
 
 class MarkScreen(Dialog[str]):
     """Asks what to call this moment."""
 
     title_text = "Mark this moment"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Cancel", id="mark.cancel"),
-        Binding("ctrl+c", "dismiss(None)", "Cancel", id="mark.close", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("mark")]
 
     def __init__(self, default: str) -> None:
         super().__init__()
@@ -173,13 +175,11 @@ class StoppingScreen(Dialog[None]):
     """A static line while what was started is ended."""
 
     title_text = "Stopping"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "app.quit", "Hurry", id="stopping.hurry")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("stopping")]
 
     def body(self) -> Sequence[Content]:
         return [
             Content("Ending what was started and saving what was recorded."),
             Content(""),
-            Content.styled("q again hurries", "$ink-muted"),
+            *self.key_rows("stopping"),
         ]

@@ -12,7 +12,7 @@ from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import clean
-from specpanel.app.tui.keys import bindings, line_entries
+from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launch
@@ -217,7 +217,9 @@ class LaunchScreen(PanelScreen):
 
     def _show_keys(self) -> None:
         editing = self.form.editing
-        entries = line_entries("launch", "panel") if editing is None else EDITOR_KEYS[editing]
+        entries = (
+            self.keymap.line_entries("launch", "panel") if editing is None else EDITOR_KEYS[editing]
+        )
         self.key_line.show(entries, ())
 
     def action_move(self, step: int) -> None:

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.figures import clock
 from specpanel.app.tui.ink import Line
-from specpanel.app.tui.keys import Scope, bindings, line_entries
+from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.layout import plan_live
 from specpanel.app.tui.screens.live_charts import live_charts
@@ -116,7 +116,7 @@ class LiveScreen(PanelScreen):
         if self.frozen:
             right = ((f"frozen, {clock(behind_s)[3:]} behind", "warn"), ("  ", "text"), *right)
         scopes: tuple[Scope, ...] = ("zoom", "live", "panel") if self.zoomed else ("live", "panel")
-        self.key_line.show(line_entries(*scopes), right)
+        self.key_line.show(self.keymap.line_entries(*scopes), right)
 
     # Size and arrangement
 

@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
-from specpanel.app.tui.keys import bindings, line_entries
+from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.logs_reader import LogPage, LogReader, Wanted, newest_log
 from specpanel.app.tui.widgets.log_view import LineDetail, LogHeader, LogPicture, LogView
@@ -105,7 +105,7 @@ class LogsScreen(PanelScreen):
         yield self.detail
 
     def on_mount(self) -> None:
-        self.key_line.show(line_entries("logs", "panel"), ())
+        self.key_line.show(self.keymap.line_entries("logs", "panel"), ())
         self._open()
 
     def fit_to(self, width: int, height: int) -> None:

@@ -13,7 +13,7 @@ from textual.worker import Worker
 
 from specpanel.app.run_words import size_text
 from specpanel.app.tui.charts.glyphs import Glyphs
-from specpanel.app.tui.keys import bindings, line_entries
+from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
@@ -121,7 +121,7 @@ class SessionsScreen(PanelScreen):
     def _show_keys(self) -> None:
         chosen = self.runs.chosen
         size = size_text(chosen.size_bytes) if isinstance(chosen, PastRun) else ""
-        entries = line_entries("sessions", "panel")
+        entries = self.keymap.line_entries("sessions", "panel")
         if self.runs.filter or self.detail.comparison is not None:
             entries.insert(0, ("esc", "Close"))
         self.key_line.show(entries, ((size, "muted"),) if size else ())

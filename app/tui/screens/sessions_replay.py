@@ -13,7 +13,7 @@ from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.figures import clock
 from specpanel.app.tui.ink import Line, clean
-from specpanel.app.tui.keys import Scope, bindings, line_entries
+from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.timeline import HISTORY_FRAMES, Timeline
 from specpanel.app.tui.widgets.bars import TopBar
@@ -129,7 +129,7 @@ class ReplayScreen(LiveScreen):
         right: Line = ((f"{self.window_minutes} min", "muted"),)
         if self.frozen:
             right = (("frozen  ", "warn"), *right)
-        self.key_line.show(line_entries(*scopes), right)
+        self.key_line.show(self.keymap.line_entries(*scopes), right)
 
     # Keys
 

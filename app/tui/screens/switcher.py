@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.widgets.bars import KeyLine
 from specpanel.app.tui.widgets.choice_list import ChoiceList, PlanPane, hits
 from specpanel.core.errors import SpecpanelError
@@ -29,14 +30,7 @@ _NO_KEYS = (("esc", "Back"),)
 class SwitcherScreen(ModalScreen[None]):
     """Enter shows what a choice means, a second Enter does it; typing filters."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,ctrl+k", "move(-1)", "Up", id="switcher.up"),
-        Binding("down,ctrl+j", "move(1)", "Down", id="switcher.down"),
-        Binding("pageup", "move(-8)", "Page up", id="switcher.page_up"),
-        Binding("pagedown", "move(8)", "Page down", id="switcher.page_down"),
-        Binding("escape", "back", "Back", id="switcher.back"),
-        Binding("ctrl+c", "close", "Close", id="switcher.close", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("switcher")]
 
     def __init__(self, desk: Desk, say: Callable[[str], None], *, glyphs: Glyphs) -> None:
         super().__init__()

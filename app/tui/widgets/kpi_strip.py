@@ -60,19 +60,31 @@ def strip_rows(
     for y in range(height):
         row: list[Span] = []
         for figure, room in columns:
+            change = (changed or {}).get(figure.label)
+            if y == 2:
+                row += fit(_note_cell(figure, room, change, glyphs), room)
+                continue
             text, ink = _cell(figure, y, wide=wide)
             cell: list[Span] = [(" ", "text"), (shorten(text, room - 1, glyphs.ellipsis), ink)]
-            change = (changed or {}).get(figure.label)
-            if change is not None and y == 2:
-                left = room - 1 - width_of((change,)) - 2
-                cell = [(" ", "text"), change, ("  ", "text")]
-                cell.append((shorten(text, max(0, left), glyphs.ellipsis), ink))
-            elif change is not None and (y, height) == (1, 2):
+            if change is not None and (y, height) == (1, 2):
                 fits = width_of((*cell, change)) + 1 <= room
                 cell += [(" ", "text"), change] if fits else []
             row += fit(cell, room)
         rows.append(tuple(row))
     return rows
+
+
+def _note_cell(figure: Figure, room: int, change: Span | None, glyphs: Glyphs) -> list[Span]:
+    """The note whole, else its short form whole; beside a change no part of one."""
+    spans: list[Span] = [(" ", "text")]
+    if change is not None:
+        spans += [change, ("  ", "text")]
+    left = room - width_of(spans) - (0 if change is None else 1)
+    notes = (figure.note, figure.short_note or "")
+    whole = next((note for note in notes if note and width_of(((note, ""),)) <= left), None)
+    if whole is None and change is None:
+        whole = shorten(figure.short_note or figure.note, left, glyphs.ellipsis)
+    return [*spans, (whole or "", "muted")]
 
 
 def _cell(figure: Figure, row: int, *, wide: bool) -> Span:
@@ -81,4 +93,4 @@ def _cell(figure: Figure, row: int, *, wide: bool) -> Span:
     if row == 1:
         value = figure.value if wide or figure.short_value is None else figure.short_value
         return value, figure.tone
-    return (figure.note, "muted") if row == 2 else ("", "text")
+    return "", "text"
