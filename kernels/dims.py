@@ -106,8 +106,8 @@ PRESETS: Mapping[str, Preset] = {
     "hy-v4": Preset(
         "HY-V4",
         (),
-        _layer(32, 1536, 512, (192, 64, 256), topk=2048, index_heads=16, index_dim=128, sink=True),
-        "vLLM 0.32, default of transformers_utils/configs/hy_v4.py",
+        _layer(32, 1536, 512, (192, 64, 256), topk=2048, index_heads=16, index_dim=128),
+        "vLLM 0.32, defaults of hy_v4.py; a checkpoint with learnable_sink is forced to MQA",
     ),
     "kimi-k2": Preset(
         "Kimi-K2",

@@ -143,8 +143,8 @@ def random_topk(
     """Selections [T, topk] int32 that keep to the past; -1 where a row has fewer keys than ``topk``.
 
     ``random`` takes any past token alike; ``recency`` a quarter of the newest, half of tokens that all
-    queries of the request favour, the rest at random; ``clustered`` spans of 64 neighbours that change slowly from
-    one query to the next.
+    queries of the request favour, the rest at random; ``clustered`` spans of 64 neighbours that change
+    slowly from one query to the next.
     """
     make = torch.Generator().manual_seed(seed)
     rows = [
