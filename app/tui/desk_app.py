@@ -51,7 +51,7 @@ class DeskApp(App[None]):
             case FindingMade(severity=severity, text=text, fix=fix):
                 self.say(
                     f"{text}. {fix}" if fix else text,
-                    severity="information" if severity == "info" else "warning",
+                    severity="information" if severity == "note" else "warning",
                 )
             case Ready(url, took_s):
                 self.say(f"ready at {url} after {took_s:.0f} s")

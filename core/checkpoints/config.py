@@ -3,18 +3,18 @@
 Only local folders are read; a model of the hub is recognised and left to vLLM.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from specpanel.core.checkpoints.json_file import read_json
+from specpanel.core.checkpoints.layers import LayerKinds, indexer_layers, layer_kinds
 from specpanel.core.checkpoints.mla import has_mla, has_sparse_mla
 from specpanel.core.errors import ConfigurationError
 
 CONFIG_FILE = "config.json"
-CONFIG_LIMIT_BYTES = 4 * 1024 * 1024
 
 # Where multimodal models and drafters keep the language model's geometry.
 _TEXT_SECTIONS = (
@@ -30,6 +30,8 @@ _MTP_FIELDS = (
     "mtp_num_hidden_layers",
     "num_mtp_modules",
 )
+# What a head trained by Speculators may ask of its norms; an older vLLM loads it and ignores them.
+_NORM_FLAGS = ("norm_before_fc", "norm_output", "norm_before_residual", "fc_norm")
 _HUB_PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _HUB_ID = re.compile(rf"{_HUB_PART}/{_HUB_PART}")
 
@@ -44,6 +46,8 @@ class SpeculatorsConfig:
     algorithm: str | None
     draft_tokens: int | None
     verifier: str | None
+    version: str | None = None
+    layer_config: bool = True  # whether the head's own geometry is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class ModelConfig:
     """Geometry of one checkpoint; what the file does not say is None.
 
     ``attention_layers`` are the layers whose KV cache grows with every token: sliding-window and linear
-    layers are left out. ``mtp_layers`` is vLLM's ``n_predict``. ``max_positions`` does not count RoPE
+    layers are left out (``layer_kinds`` counts them). ``mtp_layers`` is vLLM's ``n_predict``. ``block_size``
+    and ``mask_token`` are what drafters of whole blocks have. ``max_positions`` does not count RoPE
     scaling, which ``scaled_rope`` only notes.
     """
 
@@ -64,21 +69,29 @@ class ModelConfig:
     target_hidden_size: int | None
     layers: int | None
     attention_layers: int | None
+    layer_kinds: LayerKinds | None
     attention_heads: int | None
     kv_heads: int | None
     head_dim: int | None
     max_positions: int | None
     scaled_rope: bool
+    rope_type: str | None
     dtype: str | None
     quantization: str | None
     is_mla: bool
     is_sparse_mla: bool
     kv_lora_rank: int | None
+    qk_nope_head_dim: int | None
     qk_rope_head_dim: int | None
+    v_head_dim: int | None
     index_topk: int | None
     index_head_dim: int | None
+    indexer_layers: int | None
     mtp_layers: int | None
     aux_layers: tuple[int, ...] | None
+    block_size: int | None
+    mask_token: bool
+    norm_flags: tuple[str, ...]
     remote_code: bool
     speculators: SpeculatorsConfig | None
 
@@ -104,7 +117,7 @@ def read_config(folder: str | Path) -> ModelConfig:
     if not path.is_dir():
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise ConfigurationError(f"the model folder {path} {what}", "Correct the path.")
-    return parse_config(_read_json(path / CONFIG_FILE), path)
+    return parse_config(read_json(path / CONFIG_FILE), path)
 
 
 def parse_config(values: Mapping[str, Any], folder: Path) -> ModelConfig:
@@ -117,6 +130,7 @@ def parse_config(values: Mapping[str, Any], folder: Path) -> ModelConfig:
     head_dim = fields.count("head_dim")
     if head_dim is None and hidden and heads:
         head_dim = hidden // heads
+    kinds = layer_kinds(text, layers)
     return ModelConfig(
         folder=folder,
         architectures=fields.names("architectures"),
@@ -126,22 +140,30 @@ def parse_config(values: Mapping[str, Any], folder: Path) -> ModelConfig:
         hidden_size=hidden,
         target_hidden_size=fields.count("target_hidden_size"),
         layers=layers,
-        attention_layers=_growing_layers(text, layers),
+        attention_layers=None if kinds is None else kinds.growing,
+        layer_kinds=kinds,
         attention_heads=heads,
         kv_heads=fields.count("num_key_value_heads") or heads,
         head_dim=head_dim,
         max_positions=fields.count("max_position_embeddings", "n_positions"),
         scaled_rope=_has_scaled_rope(text),
+        rope_type=_rope_type(text),
         dtype=fields.text("dtype", "torch_dtype"),
         quantization=_quantization(values, text),
         is_mla=has_mla(text),
         is_sparse_mla=has_sparse_mla(text),
         kv_lora_rank=fields.count("kv_lora_rank"),
+        qk_nope_head_dim=fields.count("qk_nope_head_dim"),
         qk_rope_head_dim=fields.count("qk_rope_head_dim"),
+        v_head_dim=fields.count("v_head_dim"),
         index_topk=fields.count("index_topk"),
         index_head_dim=fields.count("index_head_dim"),
+        indexer_layers=indexer_layers(text, layers),
         mtp_layers=fields.count(*_MTP_FIELDS),
         aux_layers=_aux_layers(values),
+        block_size=fields.count("block_size"),
+        mask_token=_has_mask_token(values),
+        norm_flags=tuple(name for name in _NORM_FLAGS if values.get(name) is True),
         remote_code=isinstance(values.get("auto_map"), dict),
         speculators=_speculators(values),
     )
@@ -190,54 +212,6 @@ class _Fields:
         )
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        size = file.stat().st_size
-        if size > CONFIG_LIMIT_BYTES:
-            _reject(file, f"has {size / 1e6:.0f} MB, too much for a model's configuration")
-        values = json.loads(file.read_text(encoding="utf-8"), parse_constant=_constant)
-    except FileNotFoundError:
-        raise ConfigurationError(
-            f"the folder {file.parent} holds no {CONFIG_FILE}",
-            "Give the folder of a Hugging Face checkpoint.",
-        ) from None
-    except OSError as error:
-        _reject(file, f"cannot be read ({error.strerror})")
-    except UnicodeDecodeError:
-        _reject(file, "is not text in UTF-8")
-    except json.JSONDecodeError as error:
-        _reject(file, _json_reason(error))
-    except RecursionError:
-        _reject(file, "is nested too deeply")
-    except ValueError as error:
-        _reject(file, str(error))
-    if not isinstance(values, dict):
-        _reject(file, "is JSON, but not an object")
-    return values
-
-
-def _constant(name: str) -> float:
-    # Infinity is in real files (Mamba's time_step_limit); a NaN is in none that works.
-    if name == "NaN":
-        raise ValueError("holds NaN, which is no number")
-    return float(name)
-
-
-def _json_reason(error: json.JSONDecodeError) -> str:
-    start = error.doc.lstrip()[:100].lower()
-    if error.doc.startswith("\ufeff"):
-        return "starts with a byte order mark, which vLLM cannot read: save it without"
-    if start.startswith(("<!doctype", "<html", "<?xml")):
-        return "is a web page, not JSON: the download went wrong"
-    if start.startswith("version https://git-lfs"):
-        return "is a Git LFS pointer, not the file itself: run git lfs pull"
-    return f"is not JSON (line {error.lineno}: {error.msg})"
-
-
-def _reject(file: Path, reason: str) -> NoReturn:
-    raise ConfigurationError(f"{file} {reason}", "Take the file from the model's source again.")
-
-
 def _text_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
     section = values
     for name in _TEXT_SECTIONS:
@@ -247,19 +221,29 @@ def _text_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return section
 
 
-def _growing_layers(text: Mapping[str, Any], layers: int | None) -> int | None:
-    types = text.get("layer_types")
-    if not isinstance(types, list) or not types:
-        return layers
-    return sum(kind not in {"sliding_attention", "linear_attention", "mamba"} for kind in types)
-
-
 def _has_scaled_rope(text: Mapping[str, Any]) -> bool:
     for name in ("rope_scaling", "rope_parameters"):
         rope = text.get(name)
         if isinstance(rope, dict) and (rope.get("factor") or 1) != 1:
             return True
     return False
+
+
+def _rope_type(text: Mapping[str, Any]) -> str | None:
+    """How positions are scaled; "default" where plain rotary embedding is asked for or nothing is said."""
+    for name in ("rope_parameters", "rope_scaling"):
+        rope = text.get(name)
+        if isinstance(rope, dict):
+            kind = rope.get("rope_type") or rope.get("type")
+            if isinstance(kind, str):
+                return kind
+    return "default"
+
+
+def _has_mask_token(values: Mapping[str, Any]) -> bool:
+    nested = values.get("dflash_config")
+    sections = (values, nested) if isinstance(nested, dict) else (values,)
+    return any(isinstance(section.get("mask_token_id"), int) for section in sections)
 
 
 def _quantization(values: Mapping[str, Any], text: Mapping[str, Any]) -> str | None:
@@ -284,6 +268,7 @@ def _speculators(values: Mapping[str, Any]) -> SpeculatorsConfig | None:
     section = values.get("speculators_config")
     if not isinstance(section, dict):
         return SpeculatorsConfig(kind, None, None) if isinstance(kind, str) else None
+    version = section.get("version") or values.get("speculators_version")
     proposals = section.get("proposal_methods")
     first = proposals[0] if isinstance(proposals, list) and proposals else None
     tokens = first.get("speculative_tokens") if isinstance(first, dict) else None
@@ -294,4 +279,6 @@ def _speculators(values: Mapping[str, Any]) -> SpeculatorsConfig | None:
         algorithm=algorithm if isinstance(algorithm, str) else None,
         draft_tokens=tokens if isinstance(tokens, int) else None,
         verifier=name if isinstance(name, str) else None,
+        version=version if isinstance(version, str) else None,
+        layer_config=isinstance(values.get("transformer_layer_config"), dict),
     )

@@ -1,259 +1,338 @@
-"""Rules about the drafter: does the method run here, and does it fit the target. Pure.
+"""Rules about drafter and target: does the one fit the other. Pure.
 
-Facts read from vLLM 0.32.0: ``config/speculative.py``, ``config/vllm.py`` (what the model runners
-support) and ``v1/worker/gpu_model_runner.py``.
+They look at ``config.json`` of both and at the names and shapes of the drafter's tensors. Facts read from
+vLLM 0.32.0: ``config/speculative.py``, ``model_executor/models/llama_eagle3.py``,
+``transformers_utils/configs/speculators``.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from specpanel.core.checkpoints.config import ModelConfig
 from specpanel.core.preflight.eagle3_targets import EAGLE3_TARGETS, EAGLE3_TARGETS_VERSION
-from specpanel.core.preflight.finding import Finding
-from specpanel.core.preflight.surroundings import Surroundings
-from specpanel.core.settings.drafters import NgramDrafter
+from specpanel.core.preflight.rule import Remark, Rule, rule
+from specpanel.core.preflight.surroundings import ModelState, Surroundings
 from specpanel.core.settings.profile import Profile
 
-SUFFIX_PACKAGE = "arctic-inference"
-NOT_ON_CPU: dict[str, str] = {
-    "ngram_gpu": "Use the drafter ngram.",
-    "dspark": "Use a drafter that runs on a CPU, such as ngram, draft_model or eagle3.",
-}
-EAGLE3_METHODS = frozenset({"eagle3", "p_eagle"})
-HEAD_METHODS = EAGLE3_METHODS | {"dflash"}  # read the target's hidden states
-BLOCK_METHODS = frozenset(
-    {"p_eagle", "dflash", "dspark"}
-)  # draft as many tokens as they were trained for
+PADDING = 1024  # vocabularies that differ by no more are likely the same, padded differently
+HEAD_METHODS: frozenset[str] = frozenset({"eagle", "eagle3", "dflash", "dspark", "medusa"})
 EAGLE3_AUX_LAYERS = 3  # vLLM's LlamaModel for EAGLE-3, unless the checkpoint says more
-DEEP_MTP = 7
-NGRAM_SHORT, NGRAM_LONG = 2, 32
 
 
-def method_runs_here(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """The method has an implementation on the platform."""
-    method = profile.drafter.method
-    if around.platform == "cpu" and method in NOT_ON_CPU:
-        yield Finding(
-            "method-not-on-cpu",
-            "error",
-            f"the drafter {method} does not run on a CPU",
-            NOT_ON_CPU[method],
-            "drafter.method",
-        )
+def _spec(profile: Profile) -> dict[str, Any]:
+    return profile.drafter.speculative_config() or {}
 
 
-def suffix_package_is_there(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """Suffix decoding needs a package beside vLLM, in the server's interpreter."""
-    facts = around.interpreter
-    if profile.drafter.method == "suffix" and facts and SUFFIX_PACKAGE not in facts.packages:
-        yield Finding(
-            "suffix-package-missing",
-            "error",
-            f"suffix decoding needs {SUFFIX_PACKAGE}, which is not installed in {facts.python}",
-            f"{facts.python} -m pip install {SUFFIX_PACKAGE}==0.1.1",
-            "drafter.method",
-        )
+def _method(profile: Profile) -> str | None:
+    method = _spec(profile).get("method")
+    return method if isinstance(method, str) else None
 
 
-def draft_tokens_fit(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """K leaves room in the context, and is what the drafter was trained for."""
-    k = profile.drafter.draft_tokens
-    if k is None:
-        return
-    length = profile.target.max_model_len
-    if length is not None and k + 1 >= length:
-        yield Finding(
-            "k-above-context",
-            "error",
-            f"K {k} leaves no room in a context of {length} tokens",
-            "Lower K or raise max_model_len.",
-            "drafter.k",
-        )
-    config = around.drafter.config if around.drafter else None
-    trained = config.speculators.draft_tokens if config and config.speculators else None
-    if profile.drafter.method in BLOCK_METHODS and trained and k > trained:
-        yield Finding(
-            "k-above-training",
-            "warning",
-            f"K is {k}, and the drafter was trained to draft {trained} tokens",
-            f"Set K to {trained}.",
-            "drafter.k",
-        )
-
-
-def mtp_layers_are_there(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """The target's checkpoint has MTP layers, and K is a number that they can draft."""
-    if profile.drafter.method != "mtp":
-        return
-    source = around.drafter or around.target
-    if source.config is None:
-        return
-    layers, k = source.config.mtp_layers, profile.drafter.draft_tokens
-    if not layers:
-        yield Finding(
-            "no-mtp-layers",
-            "warning",
-            f"{source.name} names no MTP layers in its config.json",
-            "Use another drafter if the start fails.",
-            "drafter.method",
-        )
-        return
-    if k is None or k <= layers:
-        return
-    if k % layers:
-        text = f"K {k} is above the checkpoint's {layers} MTP layers and no multiple of them"
-        fix = f"Set K to {layers} or a multiple of it."
-        yield Finding("k-not-a-multiple", "error", text, fix, "drafter.k")
-    else:
-        much = "far " if k > DEEP_MTP else ""
-        yield Finding(
-            "k-above-mtp-layers",
-            "warning",
-            f"K {k} is {much}above the {layers} trained MTP layer{'s' if layers > 1 else ''}, "
-            "which are used again for the rest: later tokens are accepted less",
-            f"Compare with K {layers}.",
-            "drafter.k",
-        )
-
-
-def vocabularies_match(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """A draft model speaks the target's vocabulary."""
-    pair = _pair(around)
-    if profile.drafter.method != "draft_model" or pair is None:
-        return
-    target, draft = pair
-    if not (target.vocab_size and draft.vocab_size) or target.vocab_size == draft.vocab_size:
-        return
-    gap = abs(target.vocab_size - draft.vocab_size)
-    why = ""
-    if gap <= 1024:
-        why = f", a gap of {gap} that may be padding only, but vLLM compares the numbers"
-    yield Finding(
-        "vocabulary-mismatch",
-        "error",
-        f"the draft model's vocabulary ({draft.vocab_size}) is not the target's "
-        f"({target.vocab_size}){why}",
-        "Use a draft model with the same vocab_size, from the same family.",
-        "drafter.model",
-    )
-
-
-def hidden_sizes_match(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """A head was trained on hidden states as wide as the target's."""
-    pair = _pair(around)
-    if profile.drafter.method not in HEAD_METHODS or pair is None:
-        return
-    target, draft = pair
-    expected = draft.target_hidden_size or draft.hidden_size
-    if target.hidden_size and expected and expected != target.hidden_size:
-        yield Finding(
-            "hidden-size-mismatch",
-            "error",
-            f"the drafter was made for hidden states of {expected}, and the target's are "
-            f"{target.hidden_size} wide",
-            "Use a drafter that was trained for this target.",
-            "drafter.model",
-        )
-
-
-def aux_layers_exist(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """The layers that an EAGLE-3 head listens to are the target's, and as many as vLLM expects."""
-    pair = _pair(around)
-    if profile.drafter.method not in EAGLE3_METHODS or pair is None or not pair[1].aux_layers:
-        return
-    target, chosen = pair[0], pair[1].aux_layers or ()
-    if len(chosen) != EAGLE3_AUX_LAYERS:
-        yield Finding(
-            "aux-layers",
-            "warning",
-            f"the drafter listens to {len(chosen)} layers, and vLLM expects {EAGLE3_AUX_LAYERS} "
-            "unless the checkpoint's format tells it",
-            "Look at the drafter's first acceptance figures before you trust it.",
-            "drafter.model",
-        )
-    if target.layers and max(chosen) >= target.layers:
-        yield Finding(
-            "aux-layers",
-            "warning",
-            f"the drafter listens to layer {max(chosen)}, and the target has {target.layers} "
-            "(numbered from 0)",
-            "Make sure that the drafter was trained for this target.",
-            "drafter.model",
-        )
-
-
-def target_hands_out_hidden_states(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """vLLM's class for the target has the interface that EAGLE-3 heads need."""
-    config = around.target.config
-    if profile.drafter.method not in EAGLE3_METHODS or config is None:
-        return
-    if config.architectures and not EAGLE3_TARGETS.intersection(config.architectures):
-        yield Finding(
-            "eagle3-target-unknown",
-            "warning",
-            f"{config.architectures[0]} is not among the targets that vLLM "
-            f"{EAGLE3_TARGETS_VERSION} supports for EAGLE-3",
-            "It may fail after the weights are loaded; another vLLM may support it.",
-            "drafter.method",
-        )
-
-
-def drafter_reaches_as_far(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """The drafter's longest context is the target's: past it, drafts are worthless."""
-    pair = _pair(around)
-    if pair is None:
-        return
-    target, draft = pair
-    served = profile.target.max_model_len or target.max_positions
-    if served and draft.max_positions and draft.max_positions < served:
-        yield Finding(
-            "drafter-short",
-            "warning",
-            f"the drafter was made for {draft.max_positions} tokens of context and {served} will be "
-            "served: past that its drafts are worth nothing, or the engine fails",
-            f"Set max_model_len to {draft.max_positions}, or use a drafter with a longer context.",
-            "target.max_model_len",
-        )
-
-
-def draft_parallel_size_fits(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """A drafter runs on one device or on as many as the target."""
-    chosen = getattr(profile.drafter, "draft_tensor_parallel_size", None)
-    ranks = profile.engine.tensor_parallel_size or 1
-    if chosen is not None and chosen not in {1, ranks}:
-        yield Finding(
-            "draft-parallel-size",
-            "error",
-            f"draft_tensor_parallel_size is {chosen}, and only 1 or the target's {ranks} will do",
-            f"Set it to 1{'' if ranks == 1 else f' or {ranks}'}.",
-            "drafter.draft_tensor_parallel_size",
-        )
-
-
-def ngram_window_is_sensible(profile: Profile, around: Surroundings) -> Iterator[Finding]:
-    """The n-gram window neither matches by chance nor searches for long."""
-    drafter = profile.drafter
-    if not isinstance(drafter, NgramDrafter):
-        return
-    if drafter.prompt_lookup_min < NGRAM_SHORT:
-        yield Finding(
-            "ngram-short",
-            "info",
-            "a lookup of one token matches by chance, and most such drafts are rejected",
-            f"Set prompt_lookup_min to {NGRAM_SHORT} or more.",
-            "drafter.prompt_lookup_min",
-        )
-    if drafter.prompt_lookup_max > NGRAM_LONG:
-        yield Finding(
-            "ngram-long",
-            "warning",
-            f"looking up runs of {drafter.prompt_lookup_max} tokens costs time at every step",
-            f"Set prompt_lookup_max to {NGRAM_LONG} or less.",
-            "drafter.prompt_lookup_max",
-        )
-
-
-def _pair(around: Surroundings) -> tuple[ModelConfig, ModelConfig] | None:
+def pair(around: Surroundings) -> tuple[ModelConfig, ModelConfig] | None:
     """Target and drafter, where both were read."""
     if around.target.config is None or around.drafter is None or around.drafter.config is None:
         return None
     return around.target.config, around.drafter.config
+
+
+def _both(name: str, target: object, drafter: object) -> tuple[str, str]:
+    return f"target: {name} {target}", f"drafter: {name} {drafter}"
+
+
+@rule(
+    "eagle3-target-unknown",
+    "warning",
+    "vLLM's class for the target has no EAGLE-3 interface, as far as this version was read; the launch "
+    "then fails after the weights are loaded.",
+    "Use a drafter that does not read hidden states, or another vLLM.",
+)
+def target_hands_out_hidden_states(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    config = around.target.config
+    if _method(profile) != "eagle3" or config is None:
+        return
+    if config.architectures and not EAGLE3_TARGETS.intersection(config.architectures):
+        yield Remark(
+            f"{config.architectures[0]} is not among the targets that vLLM "
+            f"{EAGLE3_TARGETS_VERSION} supports for EAGLE-3",
+            "It may fail after the weights are loaded; another vLLM may support it.",
+            "drafter.method",
+            (f"architectures {', '.join(config.architectures)}",),
+        )
+
+
+@rule(
+    "hidden-size-mismatch",
+    "error",
+    "The head was made for hidden states of another width than the target's.",
+    "Use a drafter that was trained for this target.",
+)
+def hidden_sizes_match(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if _method(profile) not in HEAD_METHODS or both is None:
+        return
+    target, draft = both
+    expected = draft.target_hidden_size or draft.hidden_size
+    if target.hidden_size and expected and expected != target.hidden_size:
+        yield Remark(
+            f"the drafter was made for hidden states of {expected}, and the target's are "
+            f"{target.hidden_size} wide",
+            "Use a drafter that was trained for this target.",
+            "drafter.model",
+            _both("hidden_size", target.hidden_size, expected),
+        )
+
+
+@rule(
+    "fc-width-mismatch",
+    "error",
+    "The head's first layer (fc) takes another width than the target's hidden size times the layers it "
+    "listens to.",
+    "Use a drafter that was trained for this target.",
+)
+def fc_is_as_wide(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    state = around.drafter
+    if _method(profile) != "eagle3" or both is None or state is None or state.weights is None:
+        return
+    target, draft = both
+    shape = state.weights.shape_of("fc.weight")
+    hidden = draft.target_hidden_size or target.hidden_size
+    if shape is None or len(shape) != 2 or not hidden:
+        return
+    listens = len(draft.aux_layers) if draft.aux_layers else EAGLE3_AUX_LAYERS
+    wanted = hidden * listens
+    if shape[1] != wanted:
+        yield Remark(
+            f"the head's fc takes {shape[1]} values, and {listens} layers of {hidden} give {wanted}",
+            "Use a drafter that was trained for this target.",
+            "drafter.model",
+            (f"fc.weight has the shape {list(shape)}", f"target: hidden_size {hidden}"),
+        )
+
+
+@rule(
+    "aux-layers",
+    "warning",
+    "The layers that the head listens to are not the usual number, or lie beyond the target's.",
+    "Look at the first acceptance figures before you trust it.",
+)
+def aux_layers_exist(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if _method(profile) != "eagle3" or both is None or not both[1].aux_layers:
+        return
+    target, chosen = both[0], both[1].aux_layers or ()
+    evidence = (f"drafter: auxiliary layers {list(chosen)}", f"target: {target.layers} layers")
+    if len(chosen) != EAGLE3_AUX_LAYERS:
+        width = f" (fc takes {target.hidden_size * len(chosen)})" if target.hidden_size else ""
+        yield Remark(
+            f"the drafter listens to {len(chosen)} layers{width}, and vLLM expects "
+            f"{EAGLE3_AUX_LAYERS} unless the checkpoint's format tells it",
+            "Look at the drafter's first acceptance figures before you trust it.",
+            "drafter.model",
+            evidence,
+        )
+    if target.layers and max(chosen) >= target.layers:
+        yield Remark(
+            f"the drafter listens to layer {max(chosen)}, and the target has {target.layers} "
+            "(numbered from 0)",
+            "Make sure that the drafter was trained for this target.",
+            "drafter.model",
+            evidence,
+        )
+
+
+@rule(
+    "vocabulary-mismatch",
+    "error",
+    "A draft model has another vocabulary than the target.",
+    "Use a draft model of the same family, or use_heterogeneous_vocab.",
+)
+def vocabularies_match(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if _method(profile) != "draft_model" or both is None:
+        return
+    target, draft = both
+    if not (target.vocab_size and draft.vocab_size) or target.vocab_size == draft.vocab_size:
+        return
+    if _spec(profile).get("use_heterogeneous_vocab"):
+        return
+    gap = abs(target.vocab_size - draft.vocab_size)
+    why = ""
+    if gap <= PADDING:
+        why = f", a gap of {gap} that may be padding only, but vLLM compares the numbers"
+    yield Remark(
+        f"the draft model's vocabulary ({draft.vocab_size}) is not the target's "
+        f"({target.vocab_size}){why}",
+        "Use a draft model with the same vocab_size, from the same family.",
+        "drafter.model",
+        _both("vocab_size", target.vocab_size, draft.vocab_size),
+    )
+
+
+@rule(
+    "head-vocabulary",
+    "error",
+    "A head proposes tokens that the target does not have, or its smaller vocabulary has no map (d2t).",
+    "Use a drafter that was trained for this target.",
+)
+def head_vocabulary_maps(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both, state = pair(around), around.drafter
+    if _method(profile) not in HEAD_METHODS or both is None or state is None:
+        return
+    target, draft = both
+    small = draft.draft_vocab_size or draft.vocab_size
+    if not (target.vocab_size and small):
+        return
+    evidence = _both("vocab_size", target.vocab_size, small)
+    if small > target.vocab_size + PADDING:
+        yield Remark(
+            f"the head drafts from {small} tokens, and the target knows {target.vocab_size}",
+            "Use a drafter that was trained for this target.",
+            "drafter.model",
+            evidence,
+        )
+    elif small < target.vocab_size and draft.draft_vocab_size and _has(state, "d2t") is False:
+        yield Remark(
+            f"the head drafts from {small} of {target.vocab_size} tokens, and its weights hold no "
+            "map (d2t) from the ones to the others",
+            "Take a checkpoint that holds d2t: without it nearly every draft is rejected.",
+            "drafter.model",
+            (*evidence, "no tensor d2t"),
+        )
+
+
+def _has(state: ModelState, ending: str) -> bool | None:
+    return None if state.weights is None else state.weights.has(ending)
+
+
+@rule(
+    "tokenizer-differs",
+    "warning",
+    "Draft model and target bring different tokenizer files, though their vocabularies have one size.",
+    "Compare the two files: one more special token is harmless, another vocabulary is not.",
+)
+def tokenizers_match(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both, draft = pair(around), around.drafter
+    if _method(profile) != "draft_model" or both is None or draft is None:
+        return
+    mine, theirs = around.target.tokenizer, draft.tokenizer
+    if mine is None or theirs is None or mine == theirs or both[0].vocab_size != both[1].vocab_size:
+        return
+    if mine.split(":")[0] == theirs.split(":")[0]:
+        yield Remark(
+            "the draft model's tokenizer file is not the target's: where token numbers differ, "
+            "drafts are rejected",
+            "Compare the two files: one more special token is harmless, another vocabulary is not.",
+            "drafter.model",
+            (f"target {mine[:30]}…", f"drafter {theirs[:30]}…"),
+        )
+
+
+@rule(
+    "drafter-short",
+    "warning",
+    "The drafter was made for a shorter context than will be served: beyond it acceptance falls to zero.",
+    "Set max_model_len to the drafter's, or use a drafter with a longer context.",
+)
+def drafter_reaches_as_far(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if both is None:
+        return
+    target, draft = both
+    served = profile.target.max_model_len or target.max_positions
+    if served and draft.max_positions and draft.max_positions < served:
+        yield Remark(
+            f"the drafter was made for {draft.max_positions} tokens of context and {served} will be "
+            "served: past that its drafts are worth nothing, or the engine fails",
+            f"Set max_model_len to {draft.max_positions}, or use a drafter with a longer context.",
+            "target.max_model_len",
+            _both("max_position_embeddings", target.max_positions, draft.max_positions),
+            (("target.max_model_len", draft.max_positions),),
+        )
+
+
+@rule(
+    "draft-max-model-len",
+    "error",
+    "The drafter's max_model_len is longer than the drafter's or the target's own.",
+    "Lower drafter.max_model_len, or leave it out.",
+)
+def draft_length_is_possible(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    asked = _spec(profile).get("max_model_len")
+    if not isinstance(asked, int) or around.target.config is None:
+        return
+    drafter = around.drafter.config if around.drafter else None
+    limits = {
+        "target's": profile.target.max_model_len or around.target.config.max_positions,
+        "drafter's": drafter.max_positions if drafter else None,
+    }
+    for whose, limit in limits.items():
+        if limit is not None and asked > limit:
+            yield Remark(
+                f"the drafter's max_model_len {asked} is above the {whose} {limit}",
+                f"Set it to {limit} or less.",
+                "drafter.max_model_len",
+                mend=(("drafter.max_model_len", limit),),
+            )
+            return
+
+
+@rule(
+    "quantised-target",
+    "note",
+    "The target is quantised and the drafter was trained on its unquantised hidden states.",
+    "Expect a little less acceptance; compare with the unquantised target.",
+)
+def hidden_states_are_as_trained(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if _method(profile) not in HEAD_METHODS or both is None:
+        return
+    target, draft = both
+    how = profile.target.quantization or target.quantization
+    if how and not draft.quantization and not _spec(profile).get("quantization"):
+        yield Remark(
+            f"the target is quantised ({how}) and the drafter is not: it was likely trained on "
+            "unquantised hidden states",
+            "Expect a little less acceptance.",
+            "drafter.model",
+            (f"target: {how}", f"drafter: {draft.dtype or 'no dtype named'}"),
+        )
+
+
+@rule(
+    "drafter-dtype",
+    "note",
+    "The drafter is stored in another type than the target is served in; vLLM converts it.",
+    "Nothing to do, unless acceptance is lower than expected.",
+)
+def drafter_dtype_fits(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    both = pair(around)
+    if both is None:
+        return
+    target, draft = both
+    chosen = profile.target.dtype
+    served = target.dtype if chosen in (None, "auto") else chosen
+    if around.platform == "cpu" and chosen is None:
+        return  # float32 holds every stored type
+    if served and draft.dtype and served != draft.dtype and served != "float32":
+        yield Remark(
+            f"the drafter is stored in {draft.dtype} and will run in the target's {served}",
+            "",
+            "target.dtype",
+            _both("dtype", served, draft.dtype),
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    target_hands_out_hidden_states,
+    hidden_sizes_match,
+    fc_is_as_wide,
+    aux_layers_exist,
+    vocabularies_match,
+    head_vocabulary_maps,
+    tokenizers_match,
+    drafter_reaches_as_far,
+    draft_length_is_possible,
+    hidden_states_are_as_trained,
+    drafter_dtype_fits,
+)

@@ -1,17 +1,26 @@
 """Look at the port, the model folders, memory and disk: the reading that preflight's rules need."""
 
 import errno
+import os
 import shutil
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 from specpanel.core.checkpoints.config import looks_like_hub_id, read_config
-from specpanel.core.checkpoints.geometry import weight_bytes
+from specpanel.core.checkpoints.tokenizer import tokenizer_digest
+from specpanel.core.checkpoints.weights import read_weights
+from specpanel.core.engine.command import redacted
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
 from specpanel.core.errors import ConfigurationError
-from specpanel.core.preflight.surroundings import ModelState, PortState, Surroundings
+from specpanel.core.preflight.surroundings import (
+    DeviceState,
+    ModelState,
+    PortState,
+    Surroundings,
+)
 from specpanel.core.settings.profile import Profile
 
 PORTS_TRIED = 200
@@ -21,28 +30,36 @@ def gather(
     profile: Profile,
     interpreter: InterpreterFacts | None,
     *,
-    device_free_bytes: int | None = None,
+    devices: Sequence[DeviceState] | None = None,
+    device_problem: str | None = None,
     disk_folder: Path | None = None,
+    inherited: Mapping[str, str] | None = None,
 ) -> Surroundings:
     """What surrounds a launch of ``profile``. Reads files and the process table; starts nothing.
 
     Args:
         profile: the launch.
         interpreter: facts of the interpreter that holds vLLM; None where there is none.
-        device_free_bytes: free memory of the fullest device; not used on a CPU.
+        devices: what vLLM will see, in its order; None where that is not known. Not used on a CPU.
+        device_problem: why devices cannot be read.
         disk_folder: where logs will be written; the home folder where absent.
+        inherited: the environment that vLLM inherits; this process's where absent.
     """
     platform = _platform(profile, interpreter)
     drafter = getattr(profile.drafter, "model", None)
     on_cpu = platform == "cpu"
+    free = [device.free_bytes for device in devices or () if device.free_bytes is not None]
     return Surroundings(
         interpreter=interpreter,
         platform=platform,
         port=port_state(profile.engine.host, profile.engine.port),
         target=model_state(profile.target.model),
         drafter=model_state(drafter) if isinstance(drafter, str) else None,
-        free_memory_bytes=psutil.virtual_memory().available if on_cpu else device_free_bytes,
+        free_memory_bytes=psutil.virtual_memory().available if on_cpu else min(free, default=None),
         free_disk_bytes=_free_disk_bytes(disk_folder or Path.home()),
+        devices=None if devices is None or on_cpu else tuple(devices),
+        device_problem=None if on_cpu else device_problem,
+        variables=_of_vllm(os.environ if inherited is None else inherited),
     )
 
 
@@ -55,7 +72,34 @@ def model_state(name: str) -> ModelState:
         config = read_config(folder)
     except ConfigurationError as error:
         return ModelState(name, "unusable", problem=error.message, fix=error.fix)
-    return ModelState(name, "folder", config, weight_bytes(folder))
+    verifier = config.speculators.verifier if config.speculators else None
+    return ModelState(
+        name,
+        "folder",
+        config,
+        read_weights(folder),
+        tokenizer_digest(folder),
+        None if verifier is None else _is_here(verifier),
+    )
+
+
+def _is_here(model: str) -> bool | None:
+    """Whether a model that a checkpoint names is a folder here; None for a hub id, which may be cached."""
+    try:
+        if Path(model).is_dir():
+            return True
+    except OSError:
+        return False
+    return None if looks_like_hub_id(model) else False
+
+
+def _of_vllm(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that vLLM reads; a secret is there, and is not told."""
+    return {
+        name: redacted(name, value)
+        for name, value in environment.items()
+        if name.startswith("VLLM_") and value
+    }
 
 
 def port_state(host: str, port: int) -> PortState:

@@ -1,9 +1,11 @@
 """What preflight's rules need to know of the machine and the files; gathered by `gather`. Pure records."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from specpanel.core.checkpoints.config import ModelConfig
+from specpanel.core.checkpoints.weights import Weights
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
 
 ModelKind = Literal["folder", "hub", "unusable"]
@@ -26,15 +28,36 @@ class ModelState:
     """A model as the profile names it, and what was found there.
 
     ``config`` is None for a model of the hub, which is not read, and for an unusable one, where
-    ``problem`` and ``fix`` say why.
+    ``problem`` and ``fix`` say why. ``tokenizer`` is a fingerprint. ``verifier_found`` tells whether the
+    target that a drafter of Speculators names is a folder here; None where it names none.
     """
 
     name: str
     kind: ModelKind
     config: ModelConfig | None = None
-    weight_bytes: int | None = None
+    weights: Weights | None = None
+    tokenizer: str | None = None
+    verifier_found: bool | None = None
     problem: str | None = None
     fix: str = ""
+
+    @property
+    def weight_bytes(self) -> int | None:
+        return None if self.weights is None else self.weights.total_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """A device that vLLM will see. ``capability`` is CUDA's, (9, 0) for Hopper; None: not known.
+
+    ``holders`` are the processes that hold its memory, as a person reads them.
+    """
+
+    name: str
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+    capability: tuple[int, int] | None = None
+    holders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +65,9 @@ class Surroundings:
     """Everything outside the profile; None: not known, and a rule that needs it stays silent.
 
     ``platform`` is what vLLM will run on. ``free_memory_bytes`` is the memory that weights and KV cache
-    will come from: the host's on a CPU, the device's elsewhere. ``free_disk_bytes`` is where logs and
-    caches are written.
+    will come from: the host's on a CPU, the fullest device's elsewhere. ``free_disk_bytes`` is where logs
+    and caches are written. ``devices`` are those vLLM will see, empty where it will see none.
+    ``variables`` are the environment that vLLM inherits, as far as it concerns vLLM, secrets blanked.
     """
 
     interpreter: InterpreterFacts | None
@@ -53,3 +77,6 @@ class Surroundings:
     drafter: ModelState | None = None
     free_memory_bytes: int | None = None
     free_disk_bytes: int | None = None
+    devices: tuple[DeviceState, ...] | None = None
+    device_problem: str | None = None  # why devices cannot be read, where a driver says so
+    variables: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,8 @@ from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather
+from specpanel.core.preflight.memory_estimate import MemoryEstimate, estimate
+from specpanel.core.preflight.mla_rules import kind_of
 from specpanel.core.preflight.rules import check
 from specpanel.core.session.targets import (
     DEMO_PREFIX,
@@ -16,17 +18,23 @@ from specpanel.core.session.targets import (
     uses_demo_model,
     with_model_paths,
 )
+from specpanel.core.settings.mla import Subject
 from specpanel.core.settings.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A launch that was thought through. ``profile`` has its models as folders or hub ids."""
+    """A launch that was thought through. ``profile`` has its models as folders or hub ids.
+
+    ``memory`` is an estimate; ``subject`` is what its attention settings are about.
+    """
 
     profile: Profile
     facts: InterpreterFacts
     command: Command
     findings: tuple[Finding, ...]
+    memory: MemoryEstimate
+    subject: Subject
 
 
 def look_ahead(profile: Profile) -> Prepared:
@@ -39,8 +47,10 @@ def look_ahead(profile: Profile) -> Prepared:
     facts = probe_interpreter(python)
     placed = with_model_paths(profile, python, None)
     command = build_command(placed, facts, os.environ)
-    findings = _with_models_to_come(profile, check(placed, gather(placed, facts)))
-    return Prepared(placed, facts, command, findings)
+    around = gather(placed, facts)
+    findings = _with_models_to_come(profile, check(placed, around))
+    subject = Subject(kind_of(around.target.config, placed, around), around.platform)
+    return Prepared(placed, facts, command, findings, estimate(placed, around), subject)
 
 
 def _with_models_to_come(profile: Profile, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -56,7 +66,7 @@ def _with_models_to_come(profile: Profile, findings: tuple[Finding, ...]) -> tup
     ]
     note = Finding(
         "demo-model-to-come",
-        "info",
+        "note",
         "the demonstration model is made before the first start, in some seconds",
         "",
         "target.model",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from specpanel.core.settings.drafters import Drafter, NoDrafter
+from specpanel.core.settings.mla import Mla
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -146,20 +147,6 @@ class Engine(_Section):
         if flag := contradicting_flag(arguments):
             raise ValueError(f"{flag} has a setting of its own: {SETTINGS_OF_FLAGS[flag]}")
         return arguments
-
-
-class Mla(_Section):
-    """Attention and MLA switches; all left to vLLM where absent."""
-
-    attention_backend: str | None = option(
-        None, "Attention backend of the target.", flag="--attention-backend"
-    )
-    kv_cache_dtype: str | None = option(None, "Type of the KV cache.", flag="--kv-cache-dtype")
-    block_size: int | None = option(None, "Tokens in a KV cache block.", flag="--block-size", gt=0)
-    force_sparse_mqa: bool | None = Field(
-        default=None,
-        description="Sparse MLA only: never use the dense or masked MHA prefill.",
-    )
 
 
 class Traffic(_Section):

@@ -12,14 +12,15 @@ import copy
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from specpanel.core.settings.drafters import DRAFTERS, METHODS, NoDrafter
-from specpanel.core.settings.profile import Engine, Mla, Profile, Target, Traffic
+from specpanel.core.settings.drafters import DRAFTERS, METHODS, NoDrafter, canonical
+from specpanel.core.settings.mla import Mla, Need, Subject
+from specpanel.core.settings.profile import Engine, Profile, Target, Traffic
 
 Kind = Literal["text", "integer", "number", "choice", "toggle", "words", "variables"]
 Source = Literal["default", "profile", "edited"]
@@ -32,6 +33,7 @@ _MODELS: Mapping[str, type[BaseModel]] = {
     "engine": Engine,
     "traffic": Traffic,
 }
+_METHOD_REFERENCE = "config/speculative.py:399"
 _UNITS = {"_per_s": " (1/s)", "_s": " (s)", "_gib": " (GiB)"}
 _KINDS: Mapping[str, Kind] = {
     "string": "text",
@@ -48,7 +50,8 @@ class Row:
     """One setting. ``value`` is what the table says, ``default`` where it says nothing.
 
     ``choices`` are the texts that a choice can be. ``bounds`` is in words, empty where there are none.
-    ``flag`` is vLLM's own, None where the setting is not one of its flags. ``optional``: may be absent.
+    ``flag`` is vLLM's own, None where the setting is not one of its flags; ``reference`` is where vLLM
+    declares it, as file and line below its package. ``optional``: may be absent.
     """
 
     section: str
@@ -60,6 +63,7 @@ class Row:
     bounds: str
     default: Any
     flag: str | None
+    reference: str | None
     optional: bool
     required: bool
     value: Any
@@ -87,18 +91,32 @@ class Parsed:
     error: str | None = None
 
 
-def rows(table: Mapping[str, Any], saved: Mapping[str, Any] | None = None) -> tuple[Row, ...]:
+def rows(
+    table: Mapping[str, Any],
+    saved: Mapping[str, Any] | None = None,
+    subject: Subject | None = None,
+) -> tuple[Row, ...]:
     """Every setting of a profile, the drafter's by its method, in the order of ``SECTIONS``.
 
     Args:
         saved: the table before it was edited; what differs from it has ``edited`` as its source.
+        subject: the model and platform that it is about. Settings that mean nothing there are left out,
+            unless they are set. Everything where absent.
     """
     before = table if saved is None else saved
+    about = subject or Subject()
     return tuple(
-        _row(section, name, field, table, before)
+        _row(section, name, _offered(field, name, about), table, before)
         for section in SECTIONS
         for name, field in _fields(_owner(section, table)).items()
+        if about.allows(field.needs) or _value(table, section, name) is not None
     )
+
+
+def _offered(field: "_Field", name: str, subject: Subject) -> "_Field":
+    """The field, with the backends to choose from where model and platform tell them."""
+    choices = subject.backends() if name == "attention_backend" and field.owner is Mla else ()
+    return replace(field, kind="choice", choices=choices) if choices else field
 
 
 def parse(row: Row, text: str) -> Parsed:
@@ -212,7 +230,7 @@ def _owner(section: str, table: Mapping[str, Any]) -> type[BaseModel]:
         return _MODELS[section]
     drafter = table.get("drafter")
     method = drafter.get("method") if isinstance(drafter, Mapping) else None
-    return DRAFTERS.get(str(method), NoDrafter)
+    return DRAFTERS.get(canonical(str(method)), NoDrafter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,9 +244,11 @@ class _Field:
     bounds: str
     default: Any
     flag: str | None
+    reference: str | None
     optional: bool
     required: bool
     owner: type[BaseModel]
+    needs: Need | None = None
 
 
 @cache
@@ -242,8 +262,17 @@ def _fields(owner: type[BaseModel]) -> dict[str, _Field]:
     if "method" in fields:
         doc = " ".join((owner.__doc__ or "").split())
         fields["method"] = _Field(
-            *("method", f"How tokens are drafted. {doc}", "choice", METHODS, ""),
-            *("none", None, False, False, owner),
+            title="method",
+            help=f"How tokens are drafted. {doc}",
+            kind="choice",
+            choices=METHODS,
+            bounds="",
+            default="none",
+            flag="--speculative-config",
+            reference=_METHOD_REFERENCE,
+            optional=False,
+            required=False,
+            owner=owner,
         )
     return fields
 
@@ -266,9 +295,11 @@ def _field(
         bounds=_bounds(merged, whole=kind == "integer"),
         default=merged.get("default", empty),
         flag=merged.get("flag"),
+        reference=merged.get("reference"),
         optional=any(branch.get("type") == "null" for branch in branches),
         required=required,
         owner=owner,
+        needs=merged.get("needs"),
     )
 
 
@@ -318,6 +349,7 @@ def _row(
         bounds=field.bounds,
         default=field.default,
         flag=field.flag,
+        reference=field.reference,
         optional=field.optional,
         required=field.required,
         value=value,

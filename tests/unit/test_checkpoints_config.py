@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from specpanel.core.checkpoints.config import (
-    CONFIG_LIMIT_BYTES,
     ModelConfig,
     looks_like_hub_id,
     parse_config,
     read_config,
 )
-from specpanel.core.checkpoints.geometry import dtype_bytes, kv_bytes_per_token, weight_bytes
+from specpanel.core.checkpoints.geometry import dtype_bytes, kv_bytes_per_token
+from specpanel.core.checkpoints.json_file import LIMIT_BYTES
+from specpanel.core.checkpoints.weights import read_weights
 from specpanel.core.errors import ConfigurationError
 
 # Written after the published configurations; only the fields that matter here.
@@ -190,7 +191,7 @@ def test_a_damaged_speculators_section_does_not_stop_the_reading(section):
         (b'{"num_hidden_layers": true}', "num_hidden_layers is 'True'"),
         (b'{"num_hidden_layers": -1}', "num_hidden_layers is '-1'"),
         (b'{"architectures": "LlamaForCausalLM"}', "a list of names"),
-        (b" " * (CONFIG_LIMIT_BYTES + 1), "too much for a model's configuration"),
+        (b" " * (LIMIT_BYTES + 1), "too much for a model's configuration"),
     ],
 )
 def test_a_file_that_is_no_configuration_gives_a_readable_error(tmp_path, content, reason):
@@ -216,11 +217,12 @@ def test_missing_folders_and_files_are_told_apart(tmp_path):
 
 
 def test_weights_are_counted_and_absent_ones_are_unknown(tmp_path):
-    assert weight_bytes(tmp_path) is None
+    assert read_weights(tmp_path) is None
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 100)
+    assert (read_weights(tmp_path).kind, read_weights(tmp_path).total_bytes) == ("pickle", 100)
     (tmp_path / "model-00001.safetensors").write_bytes(b"x" * 10)
     (tmp_path / "model-00002.safetensors").write_bytes(b"x" * 5)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 100)
-    assert weight_bytes(tmp_path) == 15
+    assert (read_weights(tmp_path).kind, read_weights(tmp_path).total_bytes) == ("safetensors", 15)
 
 
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct", "a/b"])

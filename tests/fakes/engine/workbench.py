@@ -168,6 +168,8 @@ class Workbench:
         self.model = self.folder / "model"
         self.model.mkdir(parents=True)
         (self.model / "config.json").write_text(json.dumps(_CONFIG))
+        # A safetensors file without a tensor: the length of its header, and the header.
+        (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
 
     def environment(self, script: dict[str, Any] | None = None, **more: str) -> dict[str, str]:
         return {

@@ -1,0 +1,139 @@
+"""``specpanel check``: will this launch work, why not, and what memory it will hold. Starts nothing."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specpanel.app.cli import options
+from specpanel.app.cli.report import guarded, talk
+
+if TYPE_CHECKING:
+    from specpanel.core.preflight.finding import Finding
+    from specpanel.core.preflight.memory_estimate import MemoryEstimate
+
+HELP = (
+    "Say whether a profile will work, why not, and what memory it will hold. Starts nothing. "
+    "Ends with 2 on errors, with 1 on warnings under --strict, else with 0."
+)
+GLYPHS = {"error": "✗", "warning": "!", "note": "·"}
+
+
+@guarded
+def check(
+    context: typer.Context,
+    name: options.ProfileName = None,
+    model: options.Model = None,
+    drafter: options.DrafterMethod = None,
+    draft_model: options.DraftModelOption = None,
+    k: options.DraftTokens = None,
+    port: options.Port = None,
+    python: options.Python = None,
+    assignments: options.Assignments = None,
+    strict: Annotated[bool, typer.Option("--strict", help="End with 1 on warnings.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    from specpanel.core.monitor.recording import line
+    from specpanel.core.preflight.finding import as_table
+    from specpanel.core.session.preparing import look_ahead
+
+    flags = {
+        "--model": model,
+        "--drafter": drafter,
+        "--draft-model": draft_model,
+        "--k": k,
+        "--port": port,
+        "--python": python,
+    }
+    profile = options.resolved_profile(name, flags, assignments, context.obj or ())
+    prepared = look_ahead(profile)
+    code = exit_status(prepared.findings, strict=strict)
+    counts = {
+        severity: sum(finding.severity == severity for finding in prepared.findings)
+        for severity in GLYPHS
+    }
+    if as_json:
+        for finding in prepared.findings:
+            typer.echo(line("finding", dict(as_table(finding))))
+        typer.echo(line("memory", asdict(prepared.memory)))
+        found = {
+            "profile": profile.name,
+            "vllm_version": prepared.facts.vllm_version,
+            "platform": prepared.subject.platform,
+            "attention": prepared.subject.kind,
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+            "notes": counts["note"],
+            "exit_code": code,
+        }
+        typer.echo(line("check", found))
+    else:
+        for finding in prepared.findings:
+            typer.echo(finding_text(finding))
+        for row in memory_rows(prepared.memory):
+            typer.echo(row)
+        talk(_verdict(counts))
+    if code:
+        raise typer.Exit(code)
+
+
+def exit_status(findings: "tuple[Finding, ...]", *, strict: bool) -> int:
+    """0: may be launched; 1: warnings, where they count; 2: errors."""
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return 2
+    return 1 if strict and "warning" in severities else 0
+
+
+def _verdict(counts: dict[str, int]) -> str:
+    told = [
+        f"{count} {severity}{'s' if count > 1 else ''}"
+        for severity, count in counts.items()
+        if count
+    ]
+    if counts["error"]:
+        return f"✗ {', '.join(told)}: specpanel run will refuse it, unless you say --force"
+    return f"✓ nothing stands in the way{' (' + ', '.join(told) + ')' if told else ''}"
+
+
+def finding_text(finding: "Finding") -> str:
+    """A finding over a few lines: what, its id, what it rests on, what to do."""
+    lines = [f"{GLYPHS[finding.severity]} {finding.text}  [{finding.code}]"]
+    if finding.evidence:
+        lines.append(f"    seen: {'; '.join(finding.evidence)}")
+    if finding.fix:
+        lines.append(f"    fix:  {finding.fix}")
+    if finding.mend:
+        lines.append(f"    sets: {', '.join(_assignment(*each) for each in finding.mend)}")
+    return "\n".join(lines)
+
+
+def _assignment(dotted: str, value: object) -> str:
+    return f"{dotted} to its default" if value is None else f"{dotted}={value}"
+
+
+def memory_rows(found: "MemoryEstimate") -> list[str]:
+    """The estimate as a table, one row a line, its assumptions below."""
+    rows = [(line.name, _size(line.size_bytes), line.basis) for line in found.lines if line.name]
+    if found.tokens is not None and found.concurrency is not None:
+        basis = f"{found.concurrency:.2f} requests of {found.max_model_len:,} (max_model_len)"
+        rows.append(("tokens that fit", f"{found.tokens:,}", basis))
+    if found.longest is not None:
+        rows.append(("longest max_model_len", f"{found.longest:,}", "one request alone"))
+    names = max(len(name) for name, _, _ in rows)
+    sizes = max(len(size) for _, size, _ in rows)
+    table = [f"  {name:<{names}}  {size:>{sizes}}  {basis}" for name, size, basis in rows]
+    heading = f"{found.place}, an estimate for each rank"
+    below = [f"  assumed: {text}" for text in found.assumptions]
+    if found.unknown:
+        below.append(f"  not known: {found.unknown}")
+    return [heading, *table, *below]
+
+
+def _size(size_bytes: int | None) -> str:
+    if size_bytes is None:
+        return "n/a"
+    for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.2f} {unit}"
+    return f"{size_bytes} B"

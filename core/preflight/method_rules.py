@@ -1,0 +1,414 @@
+"""Rules about the method: does it run on this platform and with this model runner. Pure.
+
+They judge the object that vLLM gets as ``--speculative-config``, so a drafter that comes later needs no
+rule of its own. Read from vLLM 0.32.0: ``config/speculative.py``, ``config/vllm.py``,
+``v1/worker/gpu_model_runner.py``, ``utils/cpu_triton_utils.py``.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from specpanel.core.preflight.arguments import (
+    argument,
+    data_parallel_size,
+    pipeline_parallel_size,
+    tensor_parallel_size,
+    whole_argument,
+)
+from specpanel.core.preflight.rule import Remark, Rule, rule
+from specpanel.core.preflight.runner import SWITCH, has_triton, not_on_v1, not_on_v2, runner_of
+from specpanel.core.preflight.surroundings import Surroundings
+from specpanel.core.settings.drafters.names import name_note
+from specpanel.core.settings.profile import Profile
+
+SUFFIX_PACKAGE = "arctic-inference"
+SUFFIX_VERSION = "0.1.1"
+# vLLM's methods that do not run on a CPU, and why.
+NOT_ON_CPU: dict[str, str] = {
+    "ngram_gpu": "it keeps its tables on a GPU",
+    "dspark": "it needs model runner V2, which needs Triton",
+}
+NOT_IMPLEMENTED: frozenset[str] = frozenset({"mlp_speculator"})
+# Methods that keep asynchronous scheduling on a GPU (config/vllm.py); the others switch it off.
+ASYNC_METHODS: frozenset[str] = frozenset(
+    {"eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"}
+)
+
+
+def _spec(profile: Profile) -> dict[str, Any]:
+    return profile.drafter.speculative_config() or {}
+
+
+@rule(
+    "method-not-on-cpu",
+    "error",
+    "The drafting method needs a GPU.",
+    "Use ngram, suffix, draft_model, eagle3, p_eagle, dflash or mtp on a CPU.",
+)
+def method_runs_on_a_cpu(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    method = _spec(profile).get("method")
+    if around.platform != "cpu" or method not in NOT_ON_CPU:
+        return
+    other = "ngram" if method == "ngram_gpu" else None
+    yield Remark(
+        f"the drafter {profile.drafter.method} does not run on a CPU: {NOT_ON_CPU[method]}",
+        "Use the drafter ngram." if other else "Use a drafter that runs on a CPU, such as eagle3.",
+        "drafter.method",
+        ("platform cpu",),
+        (("drafter.method", "ngram"),) if other else (),
+    )
+
+
+@rule(
+    "method-not-implemented",
+    "error",
+    "vLLM takes the method's name and has no implementation of it.",
+    "Use another drafter.",
+)
+def method_is_implemented(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    method = _spec(profile).get("method")
+    if method in NOT_IMPLEMENTED:
+        yield Remark(
+            f"vLLM accepts the method {method} and then fails: neither model runner implements it",
+            "Use another drafter.",
+            "drafter.method",
+        )
+
+
+@rule(
+    "suffix-package-missing",
+    "error",
+    "Suffix decoding needs arctic-inference in the server's own interpreter.",
+    "Install it there.",
+)
+def suffix_package_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    facts = around.interpreter
+    if _spec(profile).get("method") != "suffix" or facts is None or facts.distribution is None:
+        return
+    if SUFFIX_PACKAGE not in facts.packages:
+        yield Remark(
+            f"suffix decoding needs {SUFFIX_PACKAGE}, which is not installed in {facts.python}",
+            f"{facts.python} -m pip install {SUFFIX_PACKAGE}=={SUFFIX_VERSION}",
+            "drafter.method",
+        )
+
+
+@rule(
+    "triton-missing",
+    "warning",
+    "Triton is not installed beside vLLM: the old model runner V1 is used, and much runs slower.",
+    "Install the Triton that belongs to the torch there.",
+)
+def triton_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    facts = around.interpreter
+    if around.platform not in ("cuda", "rocm") or facts is None or facts.distribution is None:
+        return
+    if has_triton(around) is False:
+        yield Remark(
+            f"Triton is not installed in {facts.python}, so vLLM uses its old model runner V1",
+            "Install the Triton that belongs to the torch there.",
+            "engine.python",
+        )
+
+
+@rule(
+    "runner-v1-cannot",
+    "error",
+    "Something asked for exists only in model runner V2, and this launch gets V1.",
+    "Leave it out, or let vLLM use runner V2.",
+)
+def runner_v1_can(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    runner = runner_of(profile, around)
+    method = _spec(profile).get("method")
+    if runner.name != "v1" or (around.platform == "cpu" and method in NOT_ON_CPU):
+        return
+    for what in not_on_v1(profile, around):
+        mend = (("drafter.enable_adaptive_verification", None),) if "adaptive" in what else ()
+        if "context" in what:
+            mend = (("mla.prefill_context_parallel_size", None),)
+        yield Remark(
+            f"model runner V1 has no {what}, and this launch gets V1: {'; '.join(runner.reasons)}",
+            "Leave it out, or let vLLM use runner V2.",
+            mend[0][0] if mend else "drafter.method",
+            runner.reasons,
+            mend,
+        )
+
+
+@rule(
+    "runner-v2-cannot",
+    "error",
+    "Model runner V2 is forced by the environment, and it cannot do this.",
+    "Take VLLM_USE_V2_MODEL_RUNNER out of the environment.",
+)
+def runner_v2_can(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    runner = runner_of(profile, around)
+    if runner.name != "v2" or not runner.forced:
+        return
+    wanting = list(not_on_v2(_spec(profile)))
+    if around.platform == "cpu" or has_triton(around) is False:
+        wanting.insert(0, "way to run without Triton")
+    if wanting:
+        left = {k: v for k, v in profile.engine.environment.items() if k != SWITCH}
+        own = SWITCH in profile.engine.environment
+        yield Remark(
+            f"{SWITCH} forces model runner V2, which has no {', no '.join(wanting)}",
+            f"Take {SWITCH} out of the environment.",
+            "engine.environment",
+            mend=(("engine.environment", left or None),) if own else (),
+        )
+
+
+@rule(
+    "synthetic-on-cpu",
+    "error",
+    "Synthetic acceptance is not implemented for sampling on a CPU; the engine dies at the first step.",
+    "Use rejection_sample_method standard.",
+)
+def synthetic_runs_here(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if _spec(profile).get("rejection_sample_method") == "synthetic" and around.platform == "cpu":
+        yield Remark(
+            "synthetic acceptance does not work on a CPU: the engine dies at the first sampled step",
+            "Use rejection_sample_method standard, or the method custom with chosen acceptance.",
+            "drafter.rejection_sample_method",
+            ("utils/cpu_triton_utils.py: Synthetic acceptance not supported with CPU sampling",),
+            _plain_rejection(profile),
+        )
+
+
+def _plain_rejection(profile: Profile) -> tuple[tuple[str, Any], ...]:
+    """Back to standard rejection, with the settings that only the synthetic one has."""
+    names = (
+        "rejection_sample_method",
+        "synthetic_acceptance_rates",
+        "synthetic_acceptance_length",
+    )
+    return tuple(
+        (f"drafter.{name}", None) for name in names if getattr(profile.drafter, name, None)
+    )
+
+
+@rule(
+    "synthetic-acceptance",
+    "warning",
+    "Acceptance is made up: the text is wrong, and only the speed means something.",
+    "Use rejection_sample_method standard for real answers.",
+)
+def acceptance_is_real(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if _spec(profile).get("rejection_sample_method") == "synthetic" and around.platform != "cpu":
+        yield Remark(
+            "acceptance is forced (synthetic): the answers are not the target's",
+            "Use it to measure cost only.",
+            "drafter.rejection_sample_method",
+            mend=_plain_rejection(profile),
+        )
+
+
+@rule(
+    "block-is-standard",
+    "warning",
+    "Block rejection exists in model runner V2 only; V1 silently uses the standard one.",
+    "Use rejection_sample_method standard, or a launch that gets runner V2.",
+)
+def block_rejection_is_used(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    runner = runner_of(profile, around)
+    if _spec(profile).get("rejection_sample_method") == "block" and runner.name == "v1":
+        yield Remark(
+            "block rejection is silently the standard one in model runner V1, and draws from the "
+            "drafter's probabilities are not used",
+            "Use rejection_sample_method standard.",
+            "drafter.rejection_sample_method",
+            runner.reasons,
+            (("drafter.rejection_sample_method", None),),
+        )
+
+
+@rule(
+    "adaptive-needs",
+    "error",
+    "Adaptive verification needs whole CUDA graphs, and works neither with LoRA nor with pipeline "
+    "parallelism.",
+    "Turn it off, or take out what it does not work with.",
+)
+def adaptive_verification_can(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if not _spec(profile).get("enable_adaptive_verification"):
+        return
+    against = []
+    if argument(profile, "--enable-lora") is not None:
+        against.append("LoRA")
+    if pipeline_parallel_size(profile) > 1:
+        against.append("pipeline parallelism")
+    if profile.engine.enforce_eager and around.platform != "cpu":
+        against.append("enforce_eager, since it needs CUDA graphs")
+    for what in against:
+        yield Remark(
+            f"adaptive verification does not work with {what}",
+            "Turn it off, or take the other out.",
+            "drafter.enable_adaptive_verification",
+            mend=(("drafter.enable_adaptive_verification", None),),
+        )
+
+
+@rule(
+    "pipeline-parallel",
+    "error",
+    "Speculation over pipeline stages refuses to start in some versions and corrupts text in others.",
+    "Use tensor parallelism, or say --force if you have checked its answers.",
+)
+def no_pipeline_under_speculation(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    stages = pipeline_parallel_size(profile)
+    if stages > 1 and _spec(profile):
+        yield Remark(
+            f"speculation over {stages} pipeline stages refuses to start in some versions of vLLM "
+            "and returns wrong text in others",
+            "Use tensor parallelism, or say --force if you have checked its answers.",
+            "engine.arguments",
+            ("vllm-project/vllm issues 14117, 49355, 52069, 57755",),
+        )
+
+
+@rule(
+    "draft-parallel-size",
+    "error",
+    "A drafter runs on one device or on as many as the target.",
+    "Set draft_tensor_parallel_size to 1 or the target's.",
+)
+def draft_parallel_size_fits(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    chosen = _spec(profile).get("draft_tensor_parallel_size")
+    ranks = tensor_parallel_size(profile)
+    if chosen is not None and chosen not in {1, ranks}:
+        yield Remark(
+            f"draft_tensor_parallel_size is {chosen}, and only 1 or the target's {ranks} will do",
+            f"Set it to 1{'' if ranks == 1 else f' or {ranks}'}.",
+            "drafter.draft_tensor_parallel_size",
+            mend=(("drafter.draft_tensor_parallel_size", None),),
+        )
+
+
+@rule(
+    "lora-token-budget",
+    "error",
+    "With LoRA, a step must have room for every request's drafts.",
+    "Raise --max-num-batched-tokens, or lower K or max_num_seqs.",
+)
+def lora_has_room(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    k, requests = profile.drafter.draft_tokens, profile.engine.max_num_seqs
+    budget = whole_argument(profile, "--max-num-batched-tokens")
+    if argument(profile, "--enable-lora") is None or not (k and requests and budget):
+        return
+    if budget < requests * (k + 1):
+        fits = budget // (k + 1)
+        yield Remark(
+            f"with LoRA a step needs room for {requests} requests of K+1 = {k + 1} tokens, "
+            f"{requests * (k + 1)} in all, and --max-num-batched-tokens is {budget}",
+            f"Set max_num_seqs to {fits} or raise --max-num-batched-tokens.",
+            "engine.max_num_seqs",
+            mend=(("engine.max_num_seqs", fits),) if fits else (),
+        )
+
+
+@rule(
+    "lora-without-drafter",
+    "note",
+    "LoRA changes the target and not the drafter: drafts fit an adapter less well.",
+    "Compare acceptance with and without the adapter.",
+)
+def lora_is_the_targets(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if argument(profile, "--enable-lora") is not None and _spec(profile).get("model"):
+        yield Remark(
+            "LoRA changes the target and not the drafter, which fits an adapter less well",
+            "Compare acceptance with and without the adapter.",
+            "engine.arguments",
+        )
+
+
+@rule(
+    "dynamic-k-limits",
+    "warning",
+    "K by batch size is ignored under data parallelism; model runner V1 pays for it with piecewise "
+    "graphs.",
+    "Use one K.",
+    also=("note",),
+)
+def dynamic_k_is_used(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if not _spec(profile).get("num_speculative_tokens_per_batch_size"):
+        return
+    field = "drafter.k_by_batch_size"
+    if data_parallel_size(profile) > 1:
+        text = "K by batch size is switched off under data parallelism"
+        yield Remark(text, "Use one K.", field, mend=((field, None),))
+    elif runner_of(profile, around).name == "v1" and around.platform != "cpu":
+        text = "K by batch size makes model runner V1 use piecewise CUDA graphs"
+        yield Remark(text, "Compare with one K.", field, severity="note")
+
+
+@rule(
+    "async-scheduling-off",
+    "note",
+    "The method switches asynchronous scheduling off: compare with a baseline that does the same.",
+    "Pass --no-async-scheduling to the baseline.",
+)
+def scheduling_stays_asynchronous(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    method = _spec(profile).get("method")
+    if method is None or method in ASYNC_METHODS or around.platform not in ("cuda", "rocm"):
+        return
+    if argument(profile, "--no-async-scheduling") is None:
+        yield Remark(
+            f"{profile.drafter.method} switches asynchronous scheduling off, which plain decoding "
+            "keeps: a comparison measures both",
+            "Add --no-async-scheduling for a fair baseline.",
+            "engine.arguments",
+            mend=(("engine.arguments", [*profile.engine.arguments, "--no-async-scheduling"]),),
+        )
+
+
+@rule(
+    "method-renamed",
+    "note",
+    "The profile names the method by an old or another name.",
+    "Write the method's own name.",
+)
+def method_has_its_own_name(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    written = profile.drafter.written_as
+    note = None if written is None else name_note(written)
+    if note is not None:
+        method = profile.drafter.method
+        yield Remark(note, f"Write {method}.", "drafter.method", mend=(("drafter.method", method),))
+
+
+@rule(
+    "draft-attention-backend",
+    "note",
+    "The drafter never takes the target's attention backend: vLLM chooses one for it.",
+    "Set drafter.attention_backend.",
+)
+def drafter_has_its_backend(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    spec, chosen = _spec(profile), profile.mla.attention_backend
+    if chosen and spec.get("model") and not spec.get("attention_backend"):
+        yield Remark(
+            f"attention_backend {chosen} is the target's alone: vLLM chooses the drafter's by itself",
+            "Set drafter.attention_backend to choose it as well.",
+            "drafter.attention_backend",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    method_has_its_own_name,
+    drafter_has_its_backend,
+    method_runs_on_a_cpu,
+    method_is_implemented,
+    suffix_package_is_there,
+    triton_is_there,
+    runner_v1_can,
+    runner_v2_can,
+    synthetic_runs_here,
+    acceptance_is_real,
+    block_rejection_is_used,
+    adaptive_verification_can,
+    no_pipeline_under_speculation,
+    draft_parallel_size_fits,
+    lora_has_room,
+    lora_is_the_targets,
+    dynamic_k_is_used,
+    scheduling_stays_asynchronous,
+)
