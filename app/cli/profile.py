@@ -139,17 +139,17 @@ def validate(names: Annotated[list[str] | None, typer.Argument(metavar="PROFILEâ
     from specpanel.core.settings.files import catalogue, find_profile, read_profile
 
     paths = [find_profile(name) for name in names] if names else [f.path for f in catalogue()]
-    broken: ConfigurationError | None = None
+    wrong: list[ConfigurationError] = []
     for path in paths:
         try:
             read_profile(path)
             talk(f"âœ“ {path}")
         except ConfigurationError as error:
-            if broken is not None:
-                say(broken)
-            broken = error
-    if broken is not None:
-        leave(broken)
+            wrong.extend(error.every or (error,))
+    for error in wrong[:-1]:
+        say(error)
+    if wrong:
+        leave(wrong[-1])
 
 
 @app.command(help="Print where your profiles lie, or where one does.")

@@ -5,7 +5,7 @@ be a warning, an error or a probe, or holds more than plain characters, is taken
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,9 @@ from specpanel.core.engine.logline import LINE_LIMIT, LogLine, parse_line
 from specpanel.core.errors import ConfigurationError
 
 Level = Literal["all", "warning", "error"]
+Matches = Callable[[Sequence[str]], Sequence[bool]]
+"""For each line whether a regular expression is in it."""
+
 Severity = Literal["warning", "error"]
 
 _CONTROLS = bytes(code for code in range(32) if code not in b"\n\t") + b"\x7f"
@@ -77,6 +80,9 @@ class Selection:
 class LogFilter:
     """What is shown. ``pattern`` is part of the line in either case, or a regex between slashes.
 
+    A regex may backtrack for ever on some line, so where it is typed by a person ``select`` is given
+    ``matches``, which searches somewhere else.
+
     Raises:
         ConfigurationError: the regex is none.
     """
@@ -99,14 +105,21 @@ class LogFilter:
         """Whether anything but probes is left out."""
         return bool(self.pattern) or self.level != "all"
 
+    @property
+    def regex(self) -> str | None:
+        """The regular expression, None where the pattern is a plain text."""
+        return self.pattern[1:-1] if _is_regex(self.pattern) else None
+
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where the pattern stands in a text."""
-        if self._regex is None:
+        """Where a plain text stands in a text."""
+        if self._regex is None or self.regex is not None:
             return []
         return [match.span() for match in self._regex.finditer(text) if match.end() > match.start()]
 
-    def select(self, block: bytes) -> Selection:
+    def select(self, block: bytes, matches: Matches | None = None) -> Selection:
         """Decide for whole lines; the last may lack its line end."""
+        if self.regex is not None:
+            return self._choose(self._matched(block, matches or self._search), _count_lines(block))
         if not _is_plain(block):
             return self._choose(enumerate(lines_of(block)), _count_lines(block))
         if not self.pattern and self.level == "all":
@@ -117,9 +130,22 @@ class LogFilter:
                 re.compile(re.escape(self._needle) + b"[^\n]*") if self._needle in lowered else None
             )
             return self._choose(_matching(found, lowered, block), _count_lines(block))
-        if self._regex is not None:
+        if self.pattern:  # a plain text that is not ASCII
             return self._choose(enumerate(lines_of(block)), _count_lines(block))
         return self._choose(_matching(_WORDED, block, block), _count_lines(block))
+
+    def _search(self, lines: Sequence[str]) -> list[bool]:
+        return [self._regex is None or self._regex.search(line) is not None for line in lines]
+
+    def _matched(self, block: bytes, matches: Matches) -> Iterator[tuple[int, bytes]]:
+        """Place and bytes of each line that the regex is in, all asked for at once."""
+        asked = [
+            (place, raw)
+            for place, raw in enumerate(lines_of(block))
+            if self.level == "all" or not _is_plain(raw) or _ANY_WORD.search(raw) is not None
+        ]
+        found = matches([_text_of(raw) for _, raw in asked])
+        return (line for line, fits in zip(asked, found, strict=True) if fits)
 
     def _all_but_probes(self, block: bytes) -> Selection:
         count = _count_lines(block)
@@ -175,14 +201,22 @@ class LogFilter:
             return False
         if self._needle is not None:
             return self._needle in raw[:LINE_LIMIT].lower()
-        return self._regex is None or self._regex.search(raw[:LINE_LIMIT].decode()) is not None
+        return self._is_literally_in(raw[:LINE_LIMIT].decode())
+
+    def _is_literally_in(self, text: str) -> bool:
+        """Whether a plain text is; what a regex finds was decided before."""
+        return self._regex is None or self.regex is not None or bool(self._regex.search(text))
 
     def _passes(self, line: LogLine, severity: Severity | None) -> bool:
         if self.level != "all" and severity is None:
             return False
         if self.level == "error" and severity != "error":
             return False
-        return self._regex is None or self._regex.search(line.text) is not None
+        return self._is_literally_in(line.text)
+
+
+def _text_of(raw: bytes) -> str:
+    return raw[:LINE_LIMIT].decode() if _is_plain(raw) else parse_line(raw).text
 
 
 def lines_of(block: bytes) -> list[bytes]:

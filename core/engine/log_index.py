@@ -20,6 +20,7 @@ from typing import Literal
 from specpanel.core.engine.log_filter import (
     SHOW_ALL,
     LogFilter,
+    Matches,
     Selection,
     Severity,
     lines_of,
@@ -135,13 +136,19 @@ class LogIndex:
         source: where the bytes are.
         shown: the filter; another filter is another index, cheapest anchored where one is looking.
         anchor: from where to look: the end, the start, or the offset of a line.
+        matches: what searches lines for the filter's regex; it may refuse, and then so do all methods.
     """
 
     def __init__(
-        self, source: LogSource, shown: LogFilter = SHOW_ALL, anchor: Anchor = "end"
+        self,
+        source: LogSource,
+        shown: LogFilter = SHOW_ALL,
+        anchor: Anchor = "end",
+        matches: Matches | None = None,
     ) -> None:
         self.source = source
         self.shown = shown
+        self._matches = matches
         self.state = LogState()
         self._anchor = anchor
         self._identity: object = None
@@ -227,7 +234,7 @@ class LogIndex:
             end = found
         if self._open:
             later.drop_last()
-        later.add(end, self.shown.select(data[: end - start]))
+        later.add(end, self._select(data[: end - start]))
         self._open = not full
         return True
 
@@ -266,8 +273,11 @@ class LogIndex:
         else:
             start = self._line_start(begin)
             data = self.source.read(start, min(_BLOCK, end - start))
-        self._earlier.add(start, self.shown.select(data))
+        self._earlier.add(start, self._select(data))
         return True
+
+    def _select(self, block: bytes) -> Selection:
+        return self.shown.select(block, self._matches)
 
     def _take_tail(self, size: int) -> None:
         known = self._later.edges[-1]
@@ -275,7 +285,7 @@ class LogIndex:
         if b"\n" in tail:  # whole lines that the time did not suffice for
             tail = b""
         if tail != self._tail:
-            self._tail, self._tail_chosen = tail, self.shown.select(tail)
+            self._tail, self._tail_chosen = tail, self._select(tail)
 
     def _tell(self, size: int, *, at_end: bool) -> None:
         later, earlier, tail = self._later, self._earlier, self._tail_chosen
@@ -405,7 +415,7 @@ class LogIndex:
         if block is None:
             data = self.source.read(start, min(_BLOCK, end - start))
             lines = lines_of(data)
-            chosen = self.shown.select(data)
+            chosen = self._select(data)
             starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=start))
             later = side is self._later
             ordinal = side.hits[number] if later else -side.hits[number + 1]

@@ -171,6 +171,30 @@ async def test_a_filter_keeps_the_line_that_one_looks_at(log: Path) -> None:
         await until_text(panel, pilot, "19 hits", "message 200", "Line 201 ")
 
 
+async def test_a_regex_that_never_ends_is_dropped_and_no_key_waits_for_it(log: Path) -> None:
+    write(log, [*records(20), "a" * 200 + "b"])
+    async with shown() as (panel, screen, pilot):
+        await until_text(panel, pilot, "21 lines")
+        await pilot.press("slash", *"/(a+)+", "dollar_sign", "slash", "enter")
+        began_s = time.monotonic()
+        await pilot.press("w", "7", "6")
+        assert screen.wrap
+        assert time.monotonic() - began_s < 1.5
+        await until_text(panel, pilot, "takes too long on a line of this log")
+        await until_text(panel, pilot, "All lines", "message 19")
+        assert screen.shown.pattern == ""
+
+
+async def test_what_a_regex_found_is_picked_out(log: Path) -> None:
+    write(log, records(20))
+    async with shown() as (panel, screen, pilot):
+        await pilot.press("slash", *"/1[57]", "dollar_sign", "slash", "enter")
+        await until_text(panel, pilot, "with /1[57]$/", "message 17")
+        await until(
+            panel, pilot, lambda: any(("17", "key") in row for row in screen.view._shown_rows)
+        )
+
+
 async def test_a_broken_regex_is_said_and_the_prompt_stays(log: Path) -> None:
     write(log, records(3))
     async with shown() as (panel, screen, pilot):

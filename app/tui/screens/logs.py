@@ -23,6 +23,7 @@ from specpanel.app.tui.widgets.log_view import LineDetail, LogHeader, LogPicture
 from specpanel.core.engine.log_filter import Level, LogFilter
 from specpanel.core.engine.log_index import Anchor, LogState
 from specpanel.core.engine.log_source import LogFile, LogSource
+from specpanel.core.engine.regex_child import SlowPatternError
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.notices import Notices
@@ -141,12 +142,20 @@ class LogsScreen(PanelScreen):
         source: LogSource | None = self._notices
         if self.source == "server":
             source = None if self.path is None else LogFile(self.path)
+        self._forget_reader()
         self._reader = None if source is None else LogReader(source, self.shown, anchor)
         self._page = LogPage({}, LogState(), False)
         self.cursor = 0
         self.view.top = -self.view.size.height // 2  # what is looked for comes to the middle
         self._urgent = True
         self._ask()
+
+    def _forget_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def on_unmount(self) -> None:
+        self._forget_reader()
 
     def _ask(self) -> None:
         """Have the log read: at once, or right after the slice that is being read."""
@@ -162,10 +171,20 @@ class LogsScreen(PanelScreen):
                 continue
             reader = self._reader
             wanted = Wanted(self.cursor, max(1, self.view.size.height), self.follow)
-            async with self._turn:
-                page = await asyncio.to_thread(reader.read, wanted)
+            try:
+                async with self._turn:
+                    page = await asyncio.to_thread(reader.read, wanted)
+            except SlowPatternError as error:
+                self._refuse(reader, error)
+                continue
             if reader is self._reader:
                 self._take(page)
+
+    def _refuse(self, reader: LogReader, error: SlowPatternError) -> None:
+        """A regex that takes too long is dropped; what is on the screen was answering all the time."""
+        if reader is self._reader:
+            self.panel.say(str(error), severity="warning")
+            self._show_only(replace(self.shown, pattern=""))
 
     async def _look_for_a_log(self) -> None:
         if self._server_log() is None:
@@ -209,6 +228,7 @@ class LogsScreen(PanelScreen):
             self.follow,
             self.wrap,
             self._nothing_to_show(),
+            self._page.marks,
         )
 
     def _nothing_to_show(self) -> tuple[str, ...]:
@@ -279,8 +299,12 @@ class LogsScreen(PanelScreen):
         reader, here = self._reader, self._cursor_in(self._page.state)
         if reader is None:
             return
-        async with self._turn:
-            found = await asyncio.to_thread(reader.notable, here, step)
+        try:
+            async with self._turn:
+                found = await asyncio.to_thread(reader.notable, here, step)
+        except SlowPatternError as error:
+            self._refuse(reader, error)
+            return
         if reader is not self._reader:
             return
         if found is not None:

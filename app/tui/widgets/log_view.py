@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from specpanel.app.tui.charts.glyphs import Glyphs
@@ -31,10 +31,15 @@ class LogPicture:
     follow: bool = True
     wrap: bool = False
     empty: tuple[str, ...] = ()  # said when there is no line
+    marks: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def entry(self) -> Entry | None:
         return self.entries.get(self.cursor)
+
+    def spans(self, text: str) -> Sequence[tuple[int, int]]:
+        """Where in a text that is shown stands what the filter looks for."""
+        return self.shown.spans(text) if self.shown.regex is None else self.marks.get(text, ())
 
 
 NOTHING = LogPicture({}, LogState(), 0)
@@ -196,7 +201,7 @@ class LogView(Pane):
         """The text, with what the filter looks for picked out."""
         spans: list[Span] = []
         at = 0
-        for start, end in self._picture.shown.spans(text):
+        for start, end in self._picture.spans(text):
             if start > at:
                 spans.append((text[at:start], ink))
             spans.append((text[start:end], "key"))
