@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from specpanel.core.devices.records import Device, DeviceLibrary, DeviceReading, Tier
+from specpanel.core.devices.records import DeviceInventory, DeviceReading, Tier
 
 
 class Backend(Protocol):
@@ -13,8 +13,8 @@ class Backend(Protocol):
 
     name: str
 
-    def probe(self) -> tuple[DeviceLibrary, tuple[Device, ...]]:
-        """Open the library and name the devices. Never raises: what fails becomes a reason."""
+    def probe(self) -> DeviceInventory:
+        """Open the libraries and name the devices. Never raises: what fails becomes a reason."""
 
     def read(self, tier: Tier) -> tuple[DeviceReading, ...]:
         """The fields of one tier for every device, in the order of ``probe``; other fields are None.

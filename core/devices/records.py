@@ -71,6 +71,7 @@ class DeviceReading:
     uuid: str
     state: DeviceState = "ok"
     reason: str | None = None  # why the state is not "ok"; also a warning beside good figures
+    age_s: float | None = None  # of the figures, where they are older than the sample
     utilisation_percent: float | None = None  # share of time with a kernel running, 0..100
     memory_activity_percent: float | None = None  # share of time the memory was read or written
     memory_used_bytes: int | None = None
