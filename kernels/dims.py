@@ -13,6 +13,8 @@ from specpanel.kernels.errors import MLAError
 
 # Families whose attention works on one shared latent for keys and values: nothing is ever decompressed.
 _WITHOUT_MHA_FORM = ("deepseek_v4",)
+# Where multimodal models keep their language model.
+_TEXT_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +143,12 @@ def preset(name: str) -> Preset | None:
 
 
 def from_config(values: Mapping[str, Any]) -> MLADims:
-    """The geometry in ``values``, the language model's section of a decoded ``config.json``.
+    """The geometry in ``values``, a decoded ``config.json``; a language model inside it is found.
 
     Raises:
         MLAError: the model has no MLA, no MHA form of it, or a field that is missing or no whole number.
     """
+    values = _language_section(values)
     kind = str(values.get("model_type", "this model"))
     if kind.startswith(_WITHOUT_MHA_FORM) or "compress_ratios" in values:
         raise MLAError(
@@ -174,6 +177,14 @@ def from_config(values: Mapping[str, Any]) -> MLADims:
         pooled=max(1, _count(values, "index_kpool", default=1)),
         sink=bool(values.get("learnable_sink", False)),
     )
+
+
+def _language_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in _TEXT_SECTIONS:
+        inner = values.get(name)
+        if isinstance(inner, Mapping) and "kv_lora_rank" not in values:
+            return _language_section(inner)
+    return values
 
 
 def _count(
