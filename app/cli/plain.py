@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from specpanel.app.cli.plain_explain import choice_lines, finding_lines
 from specpanel.core.monitor.frame import Frame, Interval, PositionRate, Quantiles
 from specpanel.core.session.summary import Acceptance, Comparison, Leg, Summary
 from specpanel.core.speculation.quantiles import SampleQuantile
@@ -93,6 +94,11 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
         yield from _comparison_lines(summary.comparison)
     if summary.legs:
         yield _row("verdict", summary.verdict.sentence)
+    for line in choice_lines(summary.chosen):
+        yield f"  {line}"
+    for found in summary.findings:
+        for line in finding_lines(found):
+            yield f"  {line}"
     if summary.log:
         yield _row("log", summary.log)
 

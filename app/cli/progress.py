@@ -6,14 +6,18 @@ import time
 import typer
 
 from specpanel.app.cli.plain import frame_text, summary_text
+from specpanel.app.cli.plain_explain import choice_lines, finding_line
 from specpanel.app.cli.report import talk
 from specpanel.core.session.events import (
+    ChosenFound,
     Event,
     FindingMade,
+    Forced,
     FrameTaken,
     Launched,
     LegBegan,
     Note,
+    PathologyFound,
     PhaseEntered,
     Ready,
     RequestDone,
@@ -83,6 +87,8 @@ def _step(event: Event) -> str | None:
         case FindingMade(severity=severity, text=text, fix=fix):
             glyph = {"error": "✗", "warning": "!"}.get(severity, "·")
             return f"{glyph} {text}" + (f" — {fix}" if fix else "")
+        case Forced(codes):
+            return f"! started in spite of {', '.join(codes)} (--force)"
         case LegBegan(_, "none", _):
             return "── plain decoding"
         case LegBegan(_, drafter, k):
@@ -99,5 +105,16 @@ def _step(event: Event) -> str | None:
             how = "killed" if killed else "stopped"
             left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
             return f"{how} {name} in {took_s:.1f} s{left}"
+        case _:
+            return _explained(event)
+
+
+def _explained(event: Event) -> str | None:
+    """What the server turned out to be."""
+    match event:
+        case ChosenFound(choices, _):
+            return "\n".join(choice_lines(choices)) or None
+        case PathologyFound(_, found):
+            return finding_line(found)
         case _:
             return None

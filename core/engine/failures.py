@@ -8,14 +8,17 @@ exception itself is shown.
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specpanel.core.engine.known_causes import KNOWN_CAUSES, Cause
 from specpanel.core.engine.logline import LogLine, parse_text
+from specpanel.core.engine.setting_names import setting_named_in, setting_of_flag
+from specpanel.core.engine.step_dump import step_evidence
 from specpanel.core.engine.tracebacks import Raised, Traceback, find_tracebacks
 
 EXCERPT_LINES = 40
 SENTENCE_LIMIT = 400  # characters
+DUMPED_LINE = 1 << 16  # characters of one line: a dump of the last step is longer than any other
 API_SERVER = "APIServer"
 ENGINE_CORE = "EngineCore"
 
@@ -27,6 +30,8 @@ class Failure:
     ``code`` names the kind, as in the table of known causes, or is one of "unknown-error", "killed",
     "process-died", "stopped-from-outside", "ended". ``sentence`` has no full stop at its end.
     ``process`` is the one that fell first. ``exception`` and ``excerpt`` are vLLM's own words.
+    ``setting`` is the profile's field to change, dotted; None where none is known to help. ``evidence``
+    are lines from elsewhere in the log that bear on it, such as the drafts of the last step.
     """
 
     code: str
@@ -38,6 +43,8 @@ class Failure:
     excerpt: tuple[str, ...] = ()
     exit_code: int | None = None
     suggested_max_model_len: int | None = None
+    setting: str | None = None
+    evidence: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -73,6 +80,8 @@ _DEATH_NOTICES = (
     re.compile(r"MPClient: engine core exited unexpectedly"),
     re.compile(r"Engine core initialization failed.*?Failed core proc\(s\): \{\}"),
 )
+# What pydantic adds to every refusal: the value in Python's words, and a link.
+_PYDANTIC_TAIL = re.compile(r" *\[type=\w+, input_value=.*$", re.DOTALL)
 _USAGE = re.compile(r"^(?P<program>\S+(?: \S+)?): error: (?P<reason>.+)$")
 _OUTSIDE_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered|^KeyboardInterrupt\b")
 
@@ -94,16 +103,17 @@ def diagnose(
     if requested_stop:
         return None
     source = lines.split("\n") if isinstance(lines, str) else lines
-    log = tuple(parse_text(line) if isinstance(line, str) else line for line in source)
+    log = tuple(parse_text(line, DUMPED_LINE) if isinstance(line, str) else line for line in source)
     if exit_code is None and not any(_ENGINE_DEATH.search(entry.message) for entry in log):
         return None
     tracebacks = find_tracebacks(log)
-    return (
+    failure = (
         _from_engine(log, tracebacks, exit_code)
         or _from_signal(exit_code)
         or _from_server(log, tracebacks, exit_code)
         or _without_words(log, exit_code)
     )
+    return replace(failure, evidence=step_evidence(log))
 
 
 def known_cause(text: str, where: str = "") -> tuple[Cause, dict[str, str]] | None:
@@ -263,11 +273,12 @@ def _from_traceback(trace: Traceback, exit_code: int | None) -> Failure:
     everything = "\n".join(trace.lines)
     process = trace.process or API_SERVER
     for raised in trace.chain:
-        if not _ECHO.search(raised.text) and (match := known_cause(raised.text, everything)):
+        said = _PYDANTIC_TAIL.sub("", raised.text)
+        if not _ECHO.search(said) and (match := known_cause(said, everything)):
             return _known(*match, raised.text, process, trace.pid, excerpt, exit_code)
     return Failure(
         "unknown-error",
-        _short(_chain_text(trace)),
+        _short(_PYDANTIC_TAIL.sub("", _chain_text(trace))),
         "Its log has the whole traceback.",
         process,
         trace.pid,
@@ -314,7 +325,17 @@ def _known(
         excerpt,
         exit_code,
         int(length) if length else None,
+        _setting(cause, groups),
     )
+
+
+def _setting(cause: Cause, groups: dict[str, str]) -> str | None:
+    """The row's own setting, else the one behind the flag or the field that vLLM names."""
+    if cause.setting is not None:
+        return cause.setting.format_map(groups)
+    if flag := groups.get("flag"):
+        return setting_of_flag(flag)
+    return setting_named_in(groups["what"], groups["reason"]) if "what" in groups else None
 
 
 def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:

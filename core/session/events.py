@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from specpanel.core.engine.chosen import Choice
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import line
 from specpanel.core.session.summary import Summary
+from specpanel.core.speculation.pathologies import Pathology
 from specpanel.core.traffic.records import RequestRecord
 
 
@@ -28,13 +30,23 @@ class SettingsChosen:
 
 @dataclass(frozen=True, slots=True)
 class FindingMade:
-    """Preflight found something. ``severity`` is error, warning or info."""
+    """Preflight found something. ``severity`` is error, warning or note; ``evidence`` what it rests on."""
 
     kind: ClassVar[str] = "finding"
     code: str
     severity: str
     text: str
     fix: str
+    field: str | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """The user started in spite of preflight's errors; ``codes`` names them."""
+
+    kind: ClassVar[str] = "forced"
+    codes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +93,24 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenFound:
+    """What vLLM chose beside what was wished, once it is ready; ``remarks`` are its own words."""
+
+    kind: ClassVar[str] = "chosen"
+    choices: tuple[Choice, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathologyFound:
+    """Something is wrong with the acceptance; told once, when it is first there."""
+
+    kind: ClassVar[str] = "pathology"
+    elapsed_s: float
+    pathology: Pathology
+
+
+@dataclass(frozen=True, slots=True)
 class RequestDone:
     """A request ended, well or not. ``leg`` as in LegBegan."""
 
@@ -118,10 +148,13 @@ Event = (
     Note
     | SettingsChosen
     | FindingMade
+    | Forced
     | LegBegan
     | Launched
     | PhaseEntered
     | Ready
+    | ChosenFound
+    | PathologyFound
     | RequestDone
     | FrameTaken
     | Stopped
@@ -135,6 +168,8 @@ def event_line(event: Event) -> str:
     content: dict[str, Any] = asdict(event)
     if isinstance(event, FrameTaken | SummaryMade):
         content = content[event.kind]
+    elif isinstance(event, PathologyFound):
+        content = {"elapsed_s": event.elapsed_s, **content["pathology"]}
     elif isinstance(event, RequestDone):
         request: dict[str, Any] = content["request"]
         # The record's own ``kind`` is the prompt's class, the line's is the event's.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from specpanel.core.engine import registry
+from specpanel.core.engine.chosen import ChosenReader
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import Command, redacted_argv
 from specpanel.core.engine.failures import Failure, diagnose
@@ -33,6 +34,15 @@ _HEALTH_EVERY_S = 1.0
 _ENGINE_READY = (Phase.HTTP, Phase.READY)
 
 
+class VllmEndedError(LaunchError):
+    """vLLM ended before it was asked to; ``failure`` says why, where a cause was found."""
+
+    def __init__(self, failure: Failure, log: Path) -> None:
+        super().__init__(failure.sentence, f"{failure.fix} Log: {log}".strip())
+        self.failure = failure
+        self.log = log
+
+
 class InterruptedRunError(Exception):
     """The user asked to stop; what was started is ended on the way out."""
 
@@ -41,6 +51,7 @@ class Launch:
     """One start of vLLM, from the command to the end of its last process.
 
     ``settings`` is the profile as the user wrote it, for the state file; ``profile`` has its models in place.
+    ``forced`` are the codes of preflight's errors that were overridden.
     """
 
     def __init__(
@@ -50,12 +61,15 @@ class Launch:
         listener: Listener,
         *,
         settings: Profile | None = None,
+        forced: tuple[str, ...] = (),
     ) -> None:
         self.profile = profile
+        self._forced = forced
         self._settings = settings or profile
         self.command = command
         self.started_s = time.monotonic()
         self.tracker = PhaseTracker(self.started_s)
+        self.choices = ChosenReader()
         self.ready = False
         self.last_line = ""
         self._listener = listener
@@ -100,6 +114,7 @@ class Launch:
             started_unix=time.time(),
             owner_pid=os.getpid(),
             settings_table=registry.table_without_secrets(self._settings),
+            forced=self._forced,
         )
         self._process = start_server(
             record, self.command, os.environ if environment is None else environment
@@ -151,6 +166,7 @@ class Launch:
         if entry.message.strip():
             self.last_line = entry.message.strip()
         self._recent.append(raw)
+        self.choices.feed(entry)
         change = self.tracker.feed(entry, now)
         if change is not None:
             self._listener(
@@ -226,7 +242,7 @@ class Launch:
         log = self.record.log
         if found is None:
             return LaunchError(f"vLLM ended with exit code {self.exit_code}", f"See {log}.")
-        return LaunchError(found.sentence, f"{found.fix} Log: {log}".strip())
+        return VllmEndedError(found, log)
 
     async def stop(self, hurry: threading.Event) -> StopReport:
         """End the server and everything it started."""

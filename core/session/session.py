@@ -35,11 +35,13 @@ from specpanel.core.session.events import (
     SummaryMade,
     event_line,
 )
-from specpanel.core.session.launch import InterruptedRunError, Launch
+from specpanel.core.session.explaining import Explanation, Findings, explain_choices
+from specpanel.core.session.launch import InterruptedRunError, Launch, VllmEndedError
 from specpanel.core.session.measurement import Measurement, ServerEndedError
 from specpanel.core.session.summary import Summary, compare, judge
 from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
+from specpanel.core.speculation.context_decay import context_decay
 from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
@@ -53,6 +55,7 @@ class Plan:
     """What a session is to do.
 
     ``record_by_itself``: nobody asked for the recording, so one that cannot be written is a note.
+    ``force``: preflight's errors are told and recorded, and keep nothing from being started.
     """
 
     profile: Profile
@@ -61,6 +64,7 @@ class Plan:
     keep_running: bool = False
     record: Path | None = None
     record_by_itself: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,9 @@ class Session:
         self._log: Path | None = None
         self._measurements: list[Measurement] = []
         self._began = False
+        self._forced: tuple[str, ...] = ()
+        self._explanation = Explanation()
+        self._findings = Findings(self._emit)
 
     def interrupt(self) -> None:
         """End soon: stop the traffic, sum up, stop what was started. The second time: at once."""
@@ -158,7 +165,9 @@ class Session:
         self._raise_if_interrupted()
         profile = await asyncio.to_thread(with_model_paths, self.plan.profile, python, self._note)
         self._raise_if_interrupted()
-        await asyncio.to_thread(refuse_what_cannot_work, profile, facts, self._emit)
+        self._forced = await asyncio.to_thread(
+            refuse_what_cannot_work, profile, facts, self._emit, force=self.plan.force
+        )
         return profile, facts
 
     async def _launched_leg(
@@ -167,7 +176,7 @@ class Session:
         self._emit(LegBegan(leg, profile.drafter.method, profile.drafter.draft_tokens))
         settings = self.plan.profile if leg == "drafter" else self.plan.profile.without_drafter()
         command = build_command(profile, facts, os.environ)
-        launch = Launch(profile, command, self._emit, settings=settings)
+        launch = Launch(profile, command, self._emit, settings=settings, forced=self._forced)
         launch.start()
         record = launch.record
         self._log = record.log
@@ -176,6 +185,7 @@ class Session:
             async with self._monitored(launch) as monitor:
                 ready_s = await launch.until_ready(self._interrupted)
                 self._facts.starting = False
+                await self._explain(profile, launch)
                 try:
                     await self._measure(leg, profile, monitor, prompts, ready_s)
                 except (ServerEndedError, TrafficError) as error:
@@ -211,6 +221,7 @@ class Session:
             self._facts = ServerFacts(
                 url=client.url, version=self._version, model=names[0] if names else None
             )
+        await self._explain(None, None)
         async with self._monitored(None) as monitor:
             await self._measure("drafter", self.plan.profile, monitor, prompts, None)
 
@@ -229,7 +240,18 @@ class Session:
             leg, profile, self._facts, monitor, prompts, take, self._interrupted, ready_s
         )
         self._measurements.append(measurement)
-        await measurement.run()
+        try:
+            await measurement.run()
+        finally:
+            decay = context_decay(measurement.records)
+            if decay is not None:
+                self._findings.add((decay,), time.monotonic() - self._began_s)
+
+    async def _explain(self, profile: Profile | None, launch: Launch | None) -> None:
+        """Tell what the server chose; the last leg's stands in the summary."""
+        read = None if launch is None else launch.choices.chosen
+        self._explanation = await explain_choices(self._facts.url, profile, read)
+        self._emit(self._explanation.event())
 
     # -- what runs beside it ----------------------------------------------------------------
 
@@ -270,6 +292,7 @@ class Session:
 
     def _frame(self, frame: Frame) -> None:
         self._emit(FrameTaken(frame))
+        self._findings.take(frame)
 
     # -- the recording ----------------------------------------------------------------------
 
@@ -332,6 +355,7 @@ class Session:
         legs = tuple(leg for leg, _ in measured)
         comparison = compare(measured, greedy=profile.traffic.temperature == 0)
         drafter = legs[-1].drafter if legs else profile.drafter.method
+        cause = error.failure if isinstance(error, VllmEndedError) else None
         return Summary(
             profile=profile.name,
             model=self._facts.model or profile.target.model,
@@ -350,6 +374,12 @@ class Session:
             interrupted=self._interrupted.is_set(),
             failure=None if error is None else str(error),
             vllm_exit_code=self._facts.exit_code,
+            forced=self._forced,
+            failure_code=None if cause is None else cause.code,
+            failure_setting=None if cause is None else cause.setting,
+            chosen=self._explanation.choices,
+            remarks=self._explanation.remarks,
+            findings=self._findings.all,
         )
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specpanel.core.engine.chosen import Choice
 from specpanel.core.monitor.frame import Interval, PositionRate
 from specpanel.core.speculation.acceptance import (
     acceptance_length,
@@ -15,6 +16,7 @@ from specpanel.core.speculation.acceptance import (
 )
 from specpanel.core.speculation.agreement import Agreement, agreement
 from specpanel.core.speculation.paired import PairedRatio, paired_ratio
+from specpanel.core.speculation.pathologies import Pathology
 from specpanel.core.speculation.quantiles import SampleQuantile, sample_quantile
 from specpanel.core.speculation.verdict import Verdict, verdict
 from specpanel.core.traffic.records import RequestRecord
@@ -87,7 +89,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The whole run. ``interrupted`` and ``failure`` say how it ended where it did not end well."""
+    """The whole run. ``interrupted`` and ``failure`` say how it ended where it did not end well.
+
+    ``failure_code`` and ``failure_setting`` are there where the cause is a known one. ``chosen``,
+    ``remarks`` and ``findings`` are of the leg with the drafter. ``forced`` are the codes of preflight's
+    errors that were overridden.
+    """
 
     profile: str
     model: str
@@ -106,6 +113,12 @@ class Summary:
     interrupted: bool
     failure: str | None
     vllm_exit_code: int | None
+    failure_code: str | None = None
+    failure_setting: str | None = None
+    chosen: tuple[Choice, ...] = ()
+    remarks: tuple[str, ...] = ()
+    findings: tuple[Pathology, ...] = ()
+    forced: tuple[str, ...] = ()
 
 
 def leg_summary(

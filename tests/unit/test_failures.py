@@ -114,6 +114,51 @@ REAL = [
         "vLLM's process EngineCore died without a word",
         "EngineCore",
     ),
+    (
+        "dspark_cpu.txt",
+        1,
+        "runner",
+        "vLLM's model runner V1, which this machine or setting chose, cannot do: dspark speculative "
+        "decoding",
+        "APIServer",
+    ),
+    (
+        "adaptive_cpu.txt",
+        1,
+        "runner",
+        "Adaptive verification needs vLLM's model runner V2, and this machine or setting has V1",
+        "APIServer",
+    ),
+    (
+        "dflash2_cpu.txt",
+        1,
+        "runner",
+        "vLLM's model runner V1, which this machine or setting chose, cannot do: DFlash candidate-head "
+        "drafts",
+        "APIServer",
+    ),
+    (
+        "runner_v2_no_triton.txt",
+        1,
+        "runner",
+        "vLLM's model runner V2 needs Triton, which is not there",
+        "APIServer",
+    ),
+    (
+        "mtp_no_layers.txt",
+        1,
+        "mtp-not-in-checkpoint",
+        "The target's checkpoint has no MTP layers that this vLLM knows",
+        "APIServer",
+    ),
+    # It was ready, and died in the first step that sampled.
+    (
+        "synthetic_cpu.txt",
+        0,
+        "synthetic-on-cpu",
+        "Forced (synthetic) acceptance does not run on a CPU",
+        "Worker",
+    ),
     # Killed while it served: vLLM's API server then left with exit code 0.
     (
         "kill_serving.txt",
@@ -248,7 +293,7 @@ KNOWN = [
         "AssertionError: Error in memory profiling. Initial free memory 80.10 GiB, current free memory "
         "88.00 GiB.",
         "memory-moved",
-        "Another process freed device memory while vLLM was measuring it",
+        "Another process freed device memory while vLLM was measuring it (80.10 GiB free, then 88.00)",
     ),
     (
         "ValueError: invalid literal for int() with base 10: 'MIG-1111'",
