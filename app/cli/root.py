@@ -8,6 +8,7 @@ from specpanel.app.cli import (
     command,
     demo,
     doctor,
+    mla,
     options,
     plot,
     profile,
@@ -34,6 +35,7 @@ app.command("demo", help=demo.HELP)(demo.demo)
 app.command("command", help=command.HELP)(command.command)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
+app.add_typer(mla.app, name="mla", help=mla.HELP)
 app.command("ps", help=ps.HELP)(ps.ps)
 app.command("stop", help=stop.HELP)(stop.stop)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
