@@ -5,9 +5,12 @@ from typing import Annotated
 import typer
 
 from specpanel.app.cli import (
+    check,
     command,
     demo,
+    devices,
     doctor,
+    drafters,
     mla,
     options,
     plot,
@@ -32,12 +35,15 @@ app.command("run", help=run.HELP)(run.run)
 app.command("watch", help=watch.HELP)(watch.watch)
 app.command("plot", help=plot.HELP)(plot.plot)
 app.command("demo", help=demo.HELP)(demo.demo)
+app.command("check", help=check.HELP)(check.check)
 app.command("command", help=command.HELP)(command.command)
+app.add_typer(drafters.app, name="drafters", help=drafters.HELP)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)
 app.command("ps", help=ps.HELP)(ps.ps)
 app.command("stop", help=stop.HELP)(stop.stop)
+app.command("devices", help=devices.HELP)(devices.devices)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 
 
@@ -64,7 +70,7 @@ def root(
         from specpanel.app.cli.panel import open_panel
 
         open_panel(mouse=not no_mouse)
-    elif context.obj and context.invoked_subcommand not in ("run", "command"):
+    elif context.obj and context.invoked_subcommand not in ("run", "command", "check"):
         raise typer.BadParameter(
             f"arguments for vLLM after -- mean nothing to specpanel {context.invoked_subcommand}"
         )

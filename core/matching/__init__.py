@@ -1,0 +1,1 @@
+"""Which drafters fit a target."""

@@ -1,0 +1,161 @@
+"""Which drafters fit a target, and in which order: each with the reason."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specpanel.core.checkpoints.config import ModelConfig, parse_config
+from specpanel.core.checkpoints.drafters import Candidate, recognise
+from specpanel.core.matching.fit import Match, ranked
+
+TARGET = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
+HEAD = {
+    "speculators_model_type": "eagle3",
+    "eagle_aux_hidden_state_layer_ids": [2, 16, 29],
+    "transformer_layer_config": {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 1,
+        "vocab_size": 128256,
+        "max_position_embeddings": 131072,
+    },
+    "speculators_config": {
+        "proposal_methods": [{"speculative_tokens": 5}],
+        "verifier": {"name_or_path": "/models/target"},
+    },
+}
+
+
+def target(**changes: Any) -> ModelConfig:
+    return parse_config({**TARGET, **changes}, Path("/models/target"))
+
+
+def candidate(name: str, **values: Any) -> Candidate:
+    folder = Path(name)
+    config = parse_config(values, folder)
+    return Candidate(name, folder, config, recognise(config, values))
+
+
+def head(name: str = "/runs/head", **changes: Any) -> Candidate:
+    values = {**HEAD, **changes}
+    if "layer" in values:
+        layer = values.pop("layer")
+        values["transformer_layer_config"] = {**HEAD["transformer_layer_config"], **layer}  # type: ignore[dict-item]
+    return candidate(name, **values)
+
+
+def only(found: tuple[Match, ...], model: str) -> Match:
+    (match,) = [one for one in found if one.model == model]
+    return match
+
+
+def texts(match: Match, kind: str) -> str:
+    return "; ".join(reason.text for reason in match.reasons if reason.kind == kind)
+
+
+def test_a_head_trained_for_this_target_comes_first_with_its_k() -> None:
+    stranger = head("/runs/a-stranger", speculators_config={"verifier": {"name_or_path": "/x/y"}})
+    found = ranked(target(), [stranger, head()])
+    assert (found[0].model, found[0].method, found[0].k) == ("/runs/head", "eagle3", 5)
+    assert "trained for this target" in texts(found[0], "for")
+    assert found[1].model == "/runs/a-stranger"
+    assert "trained for /x/y" in texts(found[1], "note")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"layer": {"hidden_size": 2048}}, "hidden size 2048, and the target's is 4096"),
+        ({"layer": {"vocab_size": 32000}}, "vocabulary 32000, and the target's is 128256"),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 30, 77]}, "listens to layers 2, 30, 77"),
+    ],
+)
+def test_a_head_of_other_sizes_does_not_fit_and_says_why(
+    changes: dict[str, Any], reason: str
+) -> None:
+    match = only(ranked(target(), [head(**changes)]), "/runs/head")
+    assert match.fits == "no"
+    assert reason in texts(match, "against")
+    assert reason in match.first_reason
+
+
+def test_a_short_head_fits_with_a_note() -> None:
+    match = only(ranked(target(), [head(layer={"max_position_embeddings": 2048})]), "/runs/head")
+    assert match.fits == "yes"
+    assert "made for 2048 tokens" in texts(match, "note")
+
+
+def test_a_target_that_hands_out_no_hidden_states_takes_no_eagle3_head() -> None:
+    match = only(ranked(target(architectures=["BloomForCausalLM"]), [head()]), "/runs/head")
+    assert match.fits == "no"
+    assert "does not hand out hidden states" in texts(match, "against")
+
+
+def test_mtp_layers_of_the_target_stand_between_its_heads_and_the_rest() -> None:
+    plain = candidate("/models/small", **{**TARGET, "num_hidden_layers": 4, "hidden_size": 1024})
+    found = ranked(target(num_nextn_predict_layers=1), [plain, head()])
+    order = [(one.method, one.fits) for one in found]
+    assert order[:3] == [("eagle3", "yes"), ("mtp", "yes"), ("draft_model", "yes")]
+    (mtp,) = [one for one in ranked(target(), []) if one.method == "mtp"]
+    assert mtp.fits == "no"
+    assert "names no MTP layers" in mtp.first_reason
+
+
+def test_deepseek_v4_1_has_no_classic_mtp() -> None:
+    found = ranked(target(model_type="deepseek_v41", num_nextn_predict_layers=1), [])
+    (mtp,) = [one for one in found if one.method == "mtp"]
+    assert mtp.fits == "no"
+    assert "dspark" in mtp.first_reason
+
+
+def test_a_smaller_model_drafts_if_its_vocabulary_is_the_targets() -> None:
+    small = {**TARGET, "num_hidden_layers": 4, "hidden_size": 1024}
+    same = only(ranked(target(), [candidate("/m/a", **small)]), "/m/a")
+    assert (same.method, same.fits) == ("draft_model", "yes")
+    other = only(ranked(target(), [candidate("/m/b", **{**small, "vocab_size": 32000})]), "/m/b")
+    assert other.fits == "no"
+    assert "use_heterogeneous_vocab" in other.first_reason
+    padded = only(ranked(target(), [candidate("/m/c", **{**small, "vocab_size": 128384})]), "/m/c")
+    assert "padding" in padded.first_reason
+
+
+def test_larger_models_the_target_itself_and_other_things_are_no_candidates() -> None:
+    larger = candidate("/m/large", **{**TARGET, "num_hidden_layers": 64})
+    itself = candidate("/models/target", **{**TARGET, "num_hidden_layers": 4})
+    encoder = candidate("/m/bert", architectures=["BertModel"], num_hidden_layers=2, hidden_size=64)
+    assert [one.model for one in ranked(target(), [larger, itself, encoder]) if one.model] == []
+
+
+def test_what_cannot_be_served_is_listed_last_with_what_it_is() -> None:
+    found = ranked(target(), [candidate("/runs/x", speculators_model_type="xpress")])
+    assert found[-1].model == "/runs/x"
+    assert "XPress" in found[-1].first_reason
+
+
+def test_a_cpu_takes_no_drafter_that_needs_runner_v2() -> None:
+    dspark = {**HEAD, "speculators_model_type": "dspark"}
+    found = ranked(target(), [candidate("/runs/d", **dspark)], "cpu")
+    assert only(found, "/runs/d").fits == "no"
+    assert "a CPU" in only(found, "/runs/d").first_reason
+    assert only(ranked(target(), [candidate("/runs/d", **dspark)], "cuda"), "/runs/d").fits == "yes"
+    by_method = {one.method: one.fits for one in found}
+    assert (by_method["ngram"], by_method["ngram_gpu"]) == ("yes", "no")
+
+
+def test_suffix_decoding_asks_for_its_package_where_packages_are_known() -> None:
+    def suffix(packages: frozenset[str] | None) -> str:
+        found = ranked(target(), [], "cpu", packages)
+        return next(one.fits for one in found if one.method == "suffix")
+
+    assert suffix(None) == "yes"
+    assert suffix(frozenset({"vllm"})) == "no"
+    assert suffix(frozenset({"vllm", "arctic-inference"})) == "yes"
