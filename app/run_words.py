@@ -34,7 +34,8 @@ def value_text(value: Value | None, *, interval: bool = True, digits: int | None
 def drafter_text(run: PastRun) -> str:
     if run.drafter is None:
         return ABSENT
-    return one_line(run.drafter, 24) + (f" K={run.draft_tokens}" if run.draft_tokens else "")
+    name = "not known" if run.drafter == "unknown" else one_line(run.drafter, 24)
+    return name + (f" K={run.draft_tokens}" if run.draft_tokens else "")
 
 
 def started_text(started_unix: float | None, form: str = "%Y-%m-%d %H:%M") -> str:

@@ -84,7 +84,7 @@ class Measurement:
         self.leg = leg_summary(
             self.name,
             drafter,
-            self.facts.draft_tokens,
+            self.facts.draft_tokens or _positions_of(after),
             self.records,
             result.elapsed_s,
             counter_delta(before, after),
@@ -98,6 +98,12 @@ class ServerEndedError(SpecpanelError):
 
     def __init__(self) -> None:
         super().__init__("the server ended under the load")
+
+
+def _positions_of(counters: EngineCounters | None) -> int | None:
+    """K of a server whose profile is not known: vLLM counts each draft position by itself."""
+    found = None if counters is None else counters.total.accepted_by_position
+    return len(found) if found else None
 
 
 def counter_delta(

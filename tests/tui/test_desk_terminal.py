@@ -12,6 +12,7 @@ from fakes.engine.workbench import Workbench
 from tui.terminal import DEADLINE_S, Terminal
 
 from specpanel.core.engine.process import running_servers
+from specpanel.core.session.history import past_runs
 from specpanel.core.settings.files import write_profile
 
 pytestmark = pytest.mark.terminal
@@ -65,6 +66,13 @@ def test_a_signal_ends_the_panel_cleanly_and_leaves_the_server(
     assert terminal.ends() == 130
     assert b"Traceback" not in terminal.raw
     assert [record.name for record in running_servers()] == ["bench"]
+    (run,) = past_runs()
+    reasons = {
+        signal.SIGTERM: "a signal ended the panel",
+        signal.SIGHUP: "the terminal of the panel",
+    }
+    assert run.ended == "left"
+    assert (run.why or "").startswith(reasons[number])
 
 
 def test_an_interrupt_from_outside_asks_like_ctrl_c(terminal: Terminal) -> None:

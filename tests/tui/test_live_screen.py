@@ -110,6 +110,18 @@ async def test_a_server_that_ended_shows_its_code_and_reason() -> None:
     async with shown([exited_frame(3, 1, "CUDA out of memory [gpu 0]")]) as (panel, _, _):
         assert "The server ended with code 1: CUDA out of memory [gpu 0]" in text(panel)
         assert "✗ exited 1" in picture(panel)[0]
+        assert "1 profiles   6 the log   ? the keys   q leave" in text(panel)
+
+
+async def test_the_clock_says_what_it_counts() -> None:
+    frame = synthetic_frame(41, random.Random(1))
+    up = replace(frame, server=replace(frame.server, up_s=3725.0))
+    async with shown([frame]) as (panel, _, pilot):
+        assert "watched 00:00:41" in picture(panel)[0]
+        await hand(panel, pilot, [up])
+        assert "up 01:02:05" in picture(panel)[0]
+        await hand(panel, pilot, [exited_frame(3, 1, "gone")])
+        assert "up " not in picture(panel)[0]
 
 
 async def test_an_end_after_a_run_keeps_the_charts_and_says_why_above_them() -> None:

@@ -26,6 +26,7 @@ from specpanel.app.tui.screens.dialogs import (
     StopScreen,
 )
 from specpanel.app.tui.screens.live import LiveScreen
+from specpanel.app.tui.screens.logs import LogsScreen
 from specpanel.app.tui.screens.switcher import SwitcherScreen
 from specpanel.app.tui.widgets.choice_list import hits
 from specpanel.app.tui.widgets.kpi_strip import strip_rows
@@ -227,6 +228,33 @@ async def test_a_start_that_fails_is_a_dialog_and_the_old_server_goes_on(bench: 
         assert isinstance(driver.panel.screen, LiveScreen)
 
 
+async def test_a_failed_start_leads_to_its_log_and_stays_told(bench: Workbench) -> None:
+    async with opened(size=(80, 24)) as driver:
+        driver.desk.start(profile_of(bench, "broken", 8317, crash_at="weights"))
+        await driver.until(lambda: isinstance(driver.panel.screen, ErrorScreen))
+        await driver.see("l         Open the log that it names")
+        await driver.press("l")
+        await driver.until(lambda: isinstance(driver.panel.screen, LogsScreen))
+        await driver.see("something that no table knows")
+        await driver.press("2")
+        await driver.see("The server ended with code 1", "6 the log")
+
+
+async def test_a_start_that_never_became_a_server_stays_told_and_offers_no_log(
+    bench: Workbench,
+) -> None:
+    profile = profile_of(bench, "bench", 8317)
+    engine = profile.engine.model_copy(update={"python": "/nowhere/[python]"})
+    async with opened() as driver:
+        driver.desk.start(profile.model_copy(update={"engine": engine}))
+        await driver.until(lambda: isinstance(driver.panel.screen, ErrorScreen))
+        assert "Open the log" not in driver.text
+        await driver.press("l")
+        assert isinstance(driver.panel.screen, ErrorScreen)
+        await driver.press("enter")
+        await driver.see("✗", "/nowhere/[python]", "1 profiles")
+
+
 async def test_a_moment_is_marked_with_words_or_without(bench: Workbench, tmp_path: Path) -> None:
     async with opened(profile_of(bench, "bench", 8315), recordings=tmp_path / "runs") as driver:
         await driver.press("m")
@@ -238,6 +266,7 @@ async def test_a_moment_is_marked_with_words_or_without(bench: Workbench, tmp_pa
         await driver.press("m", "escape")
         assert isinstance(driver.panel.screen, LiveScreen)
     (run,) = past_runs(tmp_path / "runs")
+    assert run.ended == "stopped"
     marks = [frame.mark for frame in read_recording(run.path) if frame.mark]
     assert marks == ["cold", "mark 2"]
 
@@ -252,7 +281,8 @@ async def test_stopping_asks_traffic_is_toggled_and_what_cannot_be_is_said(
         assert not driver.desk.sending
         await driver.press("x")
         assert isinstance(driver.panel.screen, StopScreen)
-        await driver.press("n")
+        await driver.press("enter")  # the harmless answer
+        assert isinstance(driver.panel.screen, LiveScreen)
         assert driver.desk.busy is None
         await driver.press("x", "y")
         await driver.see("○ stopped")

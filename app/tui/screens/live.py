@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.figures import clock
+from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.ink import Line
 from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.base import PanelScreen
@@ -36,6 +37,7 @@ class LiveScreen(PanelScreen):
         tabs: Sequence[tuple[str, str]],
         *,
         timeline: Timeline,
+        findings: LiveFindings,
         glyphs: Glyphs,
         patterns: bool,
         window_minutes: int = 5,
@@ -44,6 +46,7 @@ class LiveScreen(PanelScreen):
     ) -> None:
         super().__init__(tabs, glyphs=glyphs)
         self.timeline = timeline
+        self.findings = findings
         self._seen = 0
         self._newest: Frame | None = None
         self._now_s = 0.0
@@ -53,7 +56,10 @@ class LiveScreen(PanelScreen):
         self.zoomed = False
         self.selected = 0
         self.charts: tuple[ChartPane, ...] = live_charts(
-            glyphs=glyphs, patterns=patterns, history=self.history
+            glyphs=glyphs,
+            patterns=patterns,
+            history=self.history,
+            about_no_drafts=findings.about_no_drafts,
         )
         self.kpi = KpiStrip(glyphs=glyphs, id="kpi")
         self.trouble = TroubleLine(glyphs=glyphs)
@@ -69,6 +75,8 @@ class LiveScreen(PanelScreen):
         yield self.host
 
     def on_mount(self) -> None:
+        ways = ("launch", "profiles"), ("logs", "the log"), ("help", "the keys"), ("quit", "leave")
+        self.board.name_keys([(self.keymap.shown(f"panel.{id}"), what) for id, what in ways])
         self._show_newest()
 
     def history(self, track: str) -> tuple[Iterator[Moment], float]:
@@ -82,6 +90,8 @@ class LiveScreen(PanelScreen):
     def receive(self, feed: Feed) -> None:
         timeline = self.timeline
         if timeline.count == self._seen:
+            if timeline.count == 0:
+                self._show_board(None)
             return
         if self.frozen:
             self._show_keys(timeline.now_s - self._now_s)
@@ -100,11 +110,24 @@ class LiveScreen(PanelScreen):
         self.grid.set_class(not charted, "-absent")
         self.top_bar.show(frame)
         self.kpi.show(frame, None if self.desk is None else self.desk.before)
-        self.trouble.show(frame, hidden=not charted)
+        headline = self.findings.headline(self.keymap.shown("live.why"))
+        self.trouble.show(frame, hidden=not charted, finding=headline)
         self.host.show(frame)
         if not charted:
-            self.board.show(frame, tuple(self.timeline.phases), busy=self._busy)
+            self._show_board(frame)
         self._show_keys()
+
+    def _show_board(self, frame: Frame | None) -> None:
+        """What stands there instead of charts, a start that failed before there was a server included."""
+        desk = None if self.over_recording else self.desk
+        busy = self._busy or (desk is not None and desk.busy is not None)
+        failure = None if desk is None or desk.busy is not None else desk.failure
+        self.board.show(
+            frame,
+            tuple(self.timeline.phases),
+            busy=busy,
+            failure=None if failure is None else str(failure),
+        )
 
     def _is_charted(self) -> bool:
         """Whether the window holds anything to draw; otherwise the board stands there."""
@@ -182,6 +205,14 @@ class LiveScreen(PanelScreen):
         for chart in self.charts:
             if isinstance(chart, PositionChart):
                 chart.toggle_conditional()
+
+    def action_why(self) -> None:
+        from specpanel.app.tui.screens.why import WhyScreen
+
+        desk = None if self.over_recording else self.desk
+        served = None if desk is None else desk.current
+        explanation = None if served is None else served.explanation
+        self.app.push_screen(WhyScreen(self.findings.now, explanation))
 
     def action_heat(self) -> None:
         for chart in self.charts:

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import trouble
-from specpanel.app.tui.ink import Line, clean, fit, shorten, width_of, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, width_of, wrap
 from specpanel.app.tui.timeline import Phase
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.core.monitor.frame import Frame
@@ -27,22 +27,47 @@ class Board(Canvas):
     """
 
     def __init__(
-        self, how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN, *, glyphs: Glyphs = BRAILLE
+        self,
+        how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
+        *,
+        glyphs: Glyphs = BRAILLE,
     ) -> None:
         super().__init__(id="board")
+        self._ways_on: Line = ()
         self.glyphs = glyphs
         self._how_to_begin = tuple(how_to_begin)
         self._frame: Frame | None = None
         self._phases: tuple[Phase, ...] = ()
         self._busy = False
+        self._failure: str | None = None
 
-    def show(self, frame: Frame | None, phases: Sequence[Phase], *, busy: bool) -> None:
-        """``busy`` says that something is under way though no Frame has come yet."""
+    def name_keys(self, ways: Sequence[tuple[str, str]]) -> None:
+        """Which keys lead on from here: each with what it does."""
+        spans: list[Span] = []
+        for key, what in ways:
+            spans += [(key, "key"), (f" {what}   ", "muted")]
+        self._ways_on = tuple(spans)
+
+    def show(
+        self,
+        frame: Frame | None,
+        phases: Sequence[Phase],
+        *,
+        busy: bool,
+        failure: str | None = None,
+    ) -> None:
+        """``busy`` says that something is under way though no Frame has come yet.
+
+        ``failure`` is what became of the last thing asked for, where no server tells it.
+        """
         self._frame, self._phases, self._busy = frame, tuple(phases), busy
+        self._failure = failure
         self.redraw()
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
-        if self._frame is None:
+        if self._frame is None and self._failure is not None:
+            block = self._failed(self._failure, width)
+        elif self._frame is None:
             block = self._preparing() if self._busy else self._beginning()
         elif self._frame.server.state == "starting":
             block = self._starting(self._frame, width, height)
@@ -67,7 +92,7 @@ class Board(Canvas):
         return [
             *rows,
             (),
-            (("?", "key"), (" lists the keys, ", "muted"), ("q", "key"), (" leaves", "muted")),
+            self._ways_on,
         ]
 
     def _starting(self, frame: Frame, width: int, height: int) -> list[Line]:
@@ -95,10 +120,15 @@ class Board(Canvas):
         if what is None:
             return [(("Waiting for the first metrics", "muted"),)]
         ink, text = what
-        glyph = self.glyphs.states[frame.server.state]
-        room = min(width - 6, 88)
-        rows = [
+        return self._told(text, ink, self.glyphs.states[frame.server.state], width)
+
+    def _failed(self, failure: str, width: int) -> list[Line]:
+        return self._told(clean(failure), "bad", self.glyphs.states["exited"], width)
+
+    def _told(self, text: str, ink: str, glyph: str, width: int) -> list[Line]:
+        """A sentence, and the keys that lead on from it."""
+        rows: list[Line] = [
             ((f"{glyph if number == 0 else ' '} {part}", ink),)
-            for number, part in enumerate(wrap(text, room))
+            for number, part in enumerate(wrap(text, min(width - 6, 88)))
         ]
-        return [*rows, (), (("q", "key"), (" leaves", "muted"))]
+        return [*rows, (), self._ways_on]
