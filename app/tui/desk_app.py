@@ -43,7 +43,14 @@ class DeskApp(App[None]):
 
     def hear(self, event: "Event") -> None:
         """What the desk tells becomes a notice, where a person wants to know it at once."""
-        from specpanel.core.session.events import FindingMade, Note, Ready, Stopped
+        from specpanel.core.session.events import (
+            ChosenFound,
+            FindingMade,
+            Note,
+            PathologyFound,
+            Ready,
+            Stopped,
+        )
 
         match event:
             case Note(text) if self.desk is None or text != str(self.desk.failure):
@@ -55,6 +62,15 @@ class DeskApp(App[None]):
                 )
             case Ready(url, took_s):
                 self.say(f"ready at {url} after {took_s:.0f} s")
+            case PathologyFound(_, found) if found.severity != "note":
+                self.say(found.sentence, severity="warning")
+            case ChosenFound(choices, _):
+                for choice in choices:
+                    if choice.agrees is False:
+                        self.say(
+                            f"{choice.name}: wished {choice.wished}, vLLM took {choice.chosen}",
+                            severity="warning",
+                        )
             case Stopped(name, killed, took_s, survivors):
                 left = f"; still there: {', '.join(map(str, survivors))}" if survivors else ""
                 self.say(f"{'killed' if killed else 'stopped'} {name} in {took_s:.1f} s{left}")

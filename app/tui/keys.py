@@ -21,6 +21,7 @@ Scope = Literal[
     "confirm",
     "error",
     "help",
+    "why",
 ]
 
 SCOPE_TITLES: dict[Scope, str] = {
@@ -39,6 +40,7 @@ SCOPE_TITLES: dict[Scope, str] = {
     "confirm": "Before something is stopped or deleted",
     "error": "Something went wrong",
     "help": "These keys",
+    "why": "Why",
 }
 
 
@@ -68,6 +70,8 @@ _LAUNCH = (
     ("filter", "slash", "/", "filter", "Filter", "Only settings whose name, flag or help matches"),
     ("write", "w,ctrl+s", "w", "write(False)", "Write", "Write the profile into a file"),
     ("clone", "c", "c", "write(True)", "Clone", "Write it under another name"),
+    ("fix", "f", "f", "fix", "Fix", "Set what ends a finding of preflight, here or the first"),
+    ("force", "F", "F", "force", "", "Start in spite of preflight's errors; recorded"),
     ("undo", "u", "u", "undo", "Undo", "Take the last edit back"),
     ("copy", "y", "y", "copy", "Copy", "Copy the command to the clipboard"),
     ("side", "v", "v", "side", "Side", "Show or hide the command and preflight"),
@@ -96,6 +100,7 @@ _LIVE = (
         "Positions given that the one before was accepted, and back",
     ),
     ("heat", "h", "h", "heat", "Heat map", "Acceptance by position over time, and back"),
+    ("why", "w", "w", "why", "Why", "What is wrong with acceptance, and what vLLM really chose"),
 )
 _ZOOM = (
     ("earlier", "left", "left", "cursor(-1)", "", "Read the values earlier"),
@@ -190,6 +195,7 @@ _ERROR = (
 _HELP = (
     ("close", "escape,question_mark,q,ctrl+c,enter,f1", "esc", "dismiss", "", "Close the help"),
 )
+_WHY = (("close", "escape,w,q,ctrl+c,enter", "esc", "dismiss", "", "Close it"),)
 
 _BEFORE_AN_EDITOR = frozenset({"switcher.close", "mark.close"})
 """Keys that an editor with the focus would take, and that work all the same."""
@@ -218,6 +224,7 @@ KEYS: tuple[Key, ...] = (
     *_keys("confirm", _CONFIRM),
     *_keys("error", _ERROR),
     *_keys("help", _HELP),
+    *_keys("why", _WHY),
 )
 
 

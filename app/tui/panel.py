@@ -19,6 +19,7 @@ from textual.worker import Worker, WorkerState
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
 from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.desk_app import DeskApp
+from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.keymap import read_keymap
 from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.base import PanelScreen
@@ -129,6 +130,8 @@ class Panel(DeskApp):
         self.feed = feed
         self.timeline = Timeline(TRACKS)
         feed.subscribe(self.timeline.take)
+        self.findings = LiveFindings()
+        feed.subscribe(self.findings.take)
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.keymap, self._key_complaints = read_keymap()
         self.set_keymap(dict(self.keymap.chosen))
@@ -207,6 +210,7 @@ class Panel(DeskApp):
         return LiveScreen(
             self.tabs,
             timeline=self.timeline,
+            findings=self.findings,
             glyphs=self.glyphs,
             patterns=self.patterns,
             window_minutes=self._window_minutes,

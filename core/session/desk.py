@@ -24,16 +24,24 @@ from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.checks import as_error
 from specpanel.core.session.events import (
     Event,
+    Forced,
     FrameTaken,
     Listener,
     Note,
     SettingsChosen,
     event_line,
 )
+from specpanel.core.session.explaining import Findings
 from specpanel.core.session.history import recording_path
 from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.session.sending import Sending
-from specpanel.core.session.served import Served, drained, served_record, start_served
+from specpanel.core.session.served import (
+    Served,
+    drained,
+    explain_when_ready,
+    served_record,
+    start_served,
+)
 from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
 from specpanel.core.settings.profile import Profile
 
@@ -75,6 +83,8 @@ class Desk:
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._sending = Sending(self._tell)
+        self._findings = Findings(self._tell)
+        self._force = False  # whether preflight's errors keep from starting what is asked for now
         self._interrupted = asyncio.Event()
         self._hurry = threading.Event()
         self._monitor: Monitor | None = None
@@ -85,15 +95,20 @@ class Desk:
         """Tell ``listener`` every event from now on, too."""
         self._listeners.append(listener)
 
-    def start(self, profile: Profile) -> None:
-        """Start ``profile``; a server that is current is switched away from."""
+    def start(self, profile: Profile, *, force: bool = False) -> None:
+        """Start ``profile``; a server that is current is switched away from.
+
+        ``force`` starts in spite of preflight's errors, which are told and recorded.
+        """
         if self.current is not None and self.current.is_up:
-            self.switch(profile)
+            self.switch(profile, force=force)
         else:
+            self._force = force if self.busy is None else self._force
             self._begin(f"starting {profile.name}", self._start(profile))
 
-    def switch(self, profile: Profile) -> None:
+    def switch(self, profile: Profile, *, force: bool = False) -> None:
         """Change from the current server to ``profile``, side by side where memory allows."""
+        self._force = force if self.busy is None else self._force
         self._begin(f"switching to {profile.name}", self._switch(profile))
 
     def switch_back(self) -> None:
@@ -261,7 +276,7 @@ class Desk:
             await self._start(profile)
             return
         plan = await asyncio.to_thread(self.plan, profile)
-        if plan.errors:
+        if plan.errors and not self._force:
             raise as_error(plan.errors[0])
         frame = self.feed.latest
         if plan.side_by_side:
@@ -345,7 +360,7 @@ class Desk:
     # -- servers ----------------------------------------------------------------------------
 
     async def _launched(self, profile: Profile) -> Served:
-        served = await start_served(profile, self._tell, self._interrupted)
+        served = await start_served(profile, self._tell, self._interrupted, force=self._force)
         self.last_log = served.log
         return served
 
@@ -375,6 +390,7 @@ class Desk:
 
     def _begin_watch(self, served: Served) -> None:
         self._open_recording(served)
+        self._findings = Findings(self._tell)
         self._monitor = Monitor(
             self.feed,
             lambda: served.facts,
@@ -387,12 +403,16 @@ class Desk:
         self._watch = asyncio.create_task(self._follow(served, self._monitor))
 
     async def _follow(self, served: Served, monitor: Monitor) -> None:
-        frames = asyncio.create_task(monitor.run())
+        beside = (
+            asyncio.create_task(monitor.run()),
+            asyncio.create_task(explain_when_ready(served, self._tell)),
+        )
         try:
             await served.keep_looking()
         finally:
-            frames.cancel()
-            await asyncio.gather(frames, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _end_watch(self, reason: str = "the panel went on to another server") -> None:
         if self._watch is not None:
@@ -404,6 +424,7 @@ class Desk:
     def _frame(self, frame: Frame) -> None:
         self._epochs = frame.epoch + 1
         self._tell(FrameTaken(frame))
+        self._findings.take(frame)
 
     def _begin_load(self) -> None:
         served = self.current
@@ -424,6 +445,8 @@ class Desk:
             if served.profile is not None:
                 chosen = SettingsChosen(table_without_secrets(served.profile))
                 recorder.write(event_line(chosen))
+            if served.record is not None and served.record.forced:
+                recorder.write(event_line(Forced(served.record.forced)))
             self._recorder = recorder
         except SpecpanelError as error:
             self._tell(Note(f"{error.message}; the panel goes on without one"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specpanel.core.engine import identity
+from specpanel.core.engine.chosen import Chosen
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
@@ -15,6 +16,7 @@ from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.monitor.monitor import ServerFacts
 from specpanel.core.session.checks import refuse_what_cannot_work
 from specpanel.core.session.events import Event, Listener, Note
+from specpanel.core.session.explaining import Explanation, explain_choices, read_choices
 from specpanel.core.session.launch import InterruptedRunError, Launch
 from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
@@ -31,6 +33,7 @@ class Served:
     profile: Profile | None = None
     record: ServerRecord | None = None
     launch: Launch | None = None
+    explanation: Explanation | None = None  # what it chose, once it is ready
 
     @property
     def name(self) -> str:
@@ -84,8 +87,12 @@ def served_record(record: ServerRecord) -> Served:
     return Served(facts, record.settings, record)
 
 
-async def start_served(profile: Profile, tell: Listener, interrupted: asyncio.Event) -> Served:
+async def start_served(
+    profile: Profile, tell: Listener, interrupted: asyncio.Event, *, force: bool = False
+) -> Served:
     """Preflight and start ``profile``; returns as soon as the process exists.
+
+    ``force`` starts in spite of preflight's errors, which are told.
 
     Raises:
         ConfigurationError, LaunchError: it cannot work; nothing was started.
@@ -101,12 +108,34 @@ async def start_served(profile: Profile, tell: Listener, interrupted: asyncio.Ev
     placed = await asyncio.to_thread(
         with_model_paths, profile, python, lambda text: tell_from_thread(Note(text))
     )
-    await asyncio.to_thread(refuse_what_cannot_work, placed, facts, tell_from_thread)
+    forced = await asyncio.to_thread(
+        refuse_what_cannot_work, placed, facts, tell_from_thread, force=force
+    )
     if interrupted.is_set():
         raise InterruptedRunError
-    launch = Launch(placed, build_command(placed, facts, os.environ), tell, settings=profile)
+    command = build_command(placed, facts, os.environ)
+    launch = Launch(placed, command, tell, settings=profile, forced=forced)
     launch.start()
     return Served(launch.first_facts(facts.vllm_version), profile, launch.record, launch)
+
+
+async def explain_when_ready(served: Served, tell: Listener) -> None:
+    """Learn and tell what the server chose, as soon as it is ready; never where it ends before."""
+    while served.is_up:
+        if not served.facts.starting:
+            served.explanation = await explain_choices(
+                served.facts.url, served.profile, await _read(served)
+            )
+            tell(served.explanation.event())
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def _read(served: Served) -> Chosen | None:
+    """What its log says; None where the log is not known."""
+    if served.launch is not None:
+        return served.launch.choices.chosen
+    return None if served.log is None else await asyncio.to_thread(read_choices, served.log)
 
 
 async def drained(url: str, interrupted: asyncio.Event) -> None:

@@ -1,5 +1,7 @@
 """The four charts of the Live screen."""
 
+from collections.abc import Callable, Sequence
+
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.subjects import (
     ACCEPTANCE,
@@ -11,7 +13,13 @@ from specpanel.app.tui.charts.subjects import (
 from specpanel.app.tui.widgets.chart import ChartPane, History, LineChart, PositionChart
 
 
-def live_charts(*, glyphs: Glyphs, patterns: bool, history: History) -> tuple[ChartPane, ...]:
+def live_charts(
+    *,
+    glyphs: Glyphs,
+    patterns: bool,
+    history: History,
+    about_no_drafts: Callable[[], Sequence[str]] = tuple,
+) -> tuple[ChartPane, ...]:
     """Acceptance length, acceptance by position, latency and throughput, in this order."""
 
     def lines(subject: Subject, id: str) -> LineChart:
@@ -19,7 +27,13 @@ def live_charts(*, glyphs: Glyphs, patterns: bool, history: History) -> tuple[Ch
 
     return (
         lines(ACCEPTANCE, "acceptance"),
-        PositionChart(glyphs=glyphs, history=history, reason=no_drafts_because, id="positions"),
+        PositionChart(
+            glyphs=glyphs,
+            history=history,
+            reason=no_drafts_because,
+            paragraphs=about_no_drafts,
+            id="positions",
+        ),
         lines(LATENCY, "latency"),
         lines(TOKENS, "throughput"),
     )

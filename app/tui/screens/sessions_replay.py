@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.figures import clock
+from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.ink import Line, clean
 from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.screens.live import LiveScreen
@@ -54,6 +55,7 @@ class ReplayScreen(LiveScreen):
         super().__init__(
             tabs,
             timeline=Timeline(TRACKS),
+            findings=LiveFindings(),
             glyphs=glyphs,
             patterns=patterns,
             window_minutes=window_minutes,
@@ -65,6 +67,7 @@ class ReplayScreen(LiveScreen):
         self._tabs = tabs
         self._own_feed = Feed()
         self._own_feed.subscribe(self.timeline.take)
+        self._own_feed.subscribe(self.findings.take)
         self._left = threading.Event()
         self.top_bar = ReplayBar(tabs, self.tab, glyphs=glyphs, coming=self._coming)
 

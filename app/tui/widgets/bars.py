@@ -97,8 +97,18 @@ class TroubleLine(Canvas):
         self._what: tuple[str, str] | None = None
         self._height = 1
 
-    def show(self, frame: Frame | None, *, hidden: bool = False) -> None:
-        self._what = None if hidden else trouble(frame)
+    def show(
+        self,
+        frame: Frame | None,
+        *,
+        hidden: bool = False,
+        finding: tuple[str, str] | None = None,
+    ) -> None:
+        """``finding`` is (ink, text) about the acceptance: said where the server itself is well."""
+        what = trouble(frame)
+        if finding is not None and (what is None or what[0] == "muted"):
+            what = finding
+        self._what = None if hidden else what
         self.set_class(self._what is None, "-absent")
         needed = len(self._wrapped(self.screen.size.width)) if self._what is not None else 1
         if self._what is None or needed > self._height or self._height > self.most_rows:

@@ -8,7 +8,7 @@ from specpanel.app.tui.charts.heat_plot import HeatPlot
 from specpanel.app.tui.charts.legend import ago, legend_of
 from specpanel.app.tui.charts.subjects import POSITIONS, Subject
 from specpanel.app.tui.figures import ABSENT
-from specpanel.app.tui.ink import Line, Span, clean, fit
+from specpanel.app.tui.ink import Line, Span, clean, fit, wrap
 from specpanel.app.tui.timeline import Moment
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.monitor.frame import Frame
@@ -105,12 +105,22 @@ class PositionChart(ChartPane):
     Rates are of all drafts, or given that the position before was accepted.
     """
 
-    def __init__(self, *, glyphs: Glyphs, history: History, reason: Reason, id: str) -> None:
+    def __init__(
+        self,
+        *,
+        glyphs: Glyphs,
+        history: History,
+        reason: Reason,
+        paragraphs: Callable[[], Sequence[str]] = tuple,
+        id: str,
+    ) -> None:
+        """``paragraphs`` say more of why there are no drafts, where something is known of it."""
         super().__init__(_BARS_TITLE, track=POSITIONS, glyphs=glyphs, history=history, id=id)
         self.conditional = False
         self.over_time = False
         self.heat = HeatPlot(glyphs=glyphs)
         self._reason = reason
+        self._paragraphs = paragraphs
 
     def load(self, moments: Iterable[Moment], window_s: float) -> None:
         self.heat.resize(*self.inside_size(), window_s)
@@ -162,12 +172,21 @@ class PositionChart(ChartPane):
             return self.heat.draw()
         sample = self._latest.speculation if self._latest else None
         if sample is None or not sample.positions:
-            reason = clean(self._reason(self._latest))
-            pad = max(0, (width - len(reason)) // 2)
-            blank = fit((), width)
-            return [blank] * (height // 2) + [
-                fit(((" " * pad, "text"), (reason, "muted")), width, self.glyphs.ellipsis)
-            ]
+            return self._no_bars(width, height)
         return bar_lines(
             sample.positions, width, height, conditional=self.conditional, glyphs=self.glyphs
         )
+
+    def _no_bars(self, width: int, height: int) -> Sequence[Line]:
+        """Why there is nothing to draw: whole sentences where they are known, else the reason's few words."""
+        room = max(1, width - 2)
+        told = [row for text in self._paragraphs() for row in wrap(clean(text), room)][:height]
+        if told:
+            above = max(0, (height - len(told)) // 2)
+            rows: list[Line] = [((f" {row}", "text"),) for row in told]
+            return [fit(row, width, self.glyphs.ellipsis) for row in [*[()] * above, *rows]]
+        reason = clean(self._reason(self._latest))
+        pad = max(0, (width - len(reason)) // 2)
+        return [fit((), width)] * (height // 2) + [
+            fit(((" " * pad, "text"), (reason, "muted")), width, self.glyphs.ellipsis)
+        ]

@@ -1,0 +1,83 @@
+"""The dialog that explains: what is wrong with acceptance, and what vLLM chose against what was wished."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+
+from specpanel.app.tui.ink import clean
+from specpanel.app.tui.keys import bindings
+from specpanel.app.tui.screens.dialogs import Dialog
+
+if TYPE_CHECKING:
+    from specpanel.core.engine.chosen import Choice
+    from specpanel.core.session.explaining import Explanation
+    from specpanel.core.speculation.pathologies import Pathology
+
+_STYLES = {"error": "$error", "warning": "$warning", "note": "$ink-muted"}
+
+
+class WhyScreen(Dialog[None]):
+    """Findings with their evidence and causes, then chosen against wished."""
+
+    title_text = "Why"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("why"),
+        Binding("down,j", "scroll_body(1)", show=False),
+        Binding("up,k", "scroll_body(-1)", show=False),
+        Binding("pagedown,space", "scroll_body(10)", show=False),
+        Binding("pageup", "scroll_body(-10)", show=False),
+    ]
+
+    def __init__(
+        self, findings: "Sequence[Pathology]", explanation: "Explanation | None" = None
+    ) -> None:
+        super().__init__()
+        self._findings = tuple(findings)
+        self._explanation = explanation
+
+    def action_scroll_body(self, rows: int) -> None:
+        self.query_one(".dialog-body").scroll_relative(y=rows, animate=False)
+
+    def body(self) -> Sequence[Content]:
+        paragraphs = [_finding(found) for found in self._findings] or [
+            Content("Nothing is wrong with the acceptance, as far as the counters tell.\n")
+        ]
+        if self._explanation is not None and self._explanation.choices:
+            paragraphs.append(_choices(self._explanation.choices))
+            if self._explanation.remarks:
+                paragraphs.append(_remarks(self._explanation.remarks))
+        return paragraphs
+
+
+def _finding(found: "Pathology") -> Content:
+    rows = [Content.styled(clean(found.sentence), _STYLES[found.severity])]
+    rows += [Content.styled(clean(evidence), "$ink-muted") for evidence in found.evidence]
+    for number, cause in enumerate(found.causes, start=1):
+        setting = f"  {cause.setting}" if cause.setting else ""
+        rows.append(Content.assemble(f"{number}. {clean(cause.text)}", (setting, "$accent")))
+        rows.append(Content.styled(f"   {clean(cause.tell)}", "$ink-muted"))
+    return Content("\n").join(rows) + "\n"
+
+
+def _choices(choices: "Sequence[Choice]") -> Content:
+    rows = [Content.styled(f"{'':<26}{'chosen':<22}wished", "bold")]
+    for choice in choices:
+        chosen = clean(choice.chosen or "not said")
+        wished = clean(choice.wished or ("left to vLLM" if choice.setting else ""))
+        style = "$error" if choice.agrees is False else "$ink-muted"
+        mark = "  ✗ otherwise" if choice.agrees is False else ""
+        rows.append(
+            Content.assemble(
+                f"{clean(choice.name):<26}{chosen:<22}",
+                (f"{wished}{mark}", style),
+            )
+        )
+    return Content("\n").join(rows) + "\n"
+
+
+def _remarks(remarks: Sequence[str]) -> Content:
+    rows = [Content.styled("vLLM's own remarks", "bold")]
+    rows += [Content.styled(clean(remark), "$ink-muted") for remark in remarks]
+    return Content("\n").join(rows) + "\n"
