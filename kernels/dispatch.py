@@ -1,8 +1,8 @@
 """Choosing a path by measured thresholds: one answer for every step, steady near a threshold. Pure.
 
 Thresholds have vLLM's shape, ``(longest sequence, shortest query)`` in ascending order, for prompts without
-and with cached context, a number of local heads each. They come from ``calibrate``; without them everything is
-sparse MQA, which is always right.
+and with cached context, for each number of local heads. They come from ``calibrate``; without them everything
+is sparse MQA, which is always right.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,174 @@
+"""Calibration finds known crossings through noise, refuses nonsense, and keeps to what it was made for."""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from specpanel.kernels.calibrate import (
+    Calibration,
+    Cell,
+    Grid,
+    Key,
+    Timing,
+    calibrate,
+    dump,
+    fitted,
+    load,
+)
+from specpanel.kernels.errors import MLAError
+from specpanel.kernels.vllm_rules import Tier
+
+KEY = Key("test device", 2, "portable", "2.0", None, "float32", "random", 128, 64, 128, 512, 2048)
+QUERIES = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+TOPK = KEY.topk
+
+
+def device(
+    crossing: float = 7740.0, *, overhead_ms: float = 0.0, noise: float = 0.0, seed: int = 1
+) -> Callable[[int, int, int], Cell]:
+    """A made-up device: MHA grows with the pairs of all keys, MQA with those of top-k; they cross once."""
+    chance = random.Random(seed)
+    rate = (crossing**2 / 2) / (TOPK * crossing - TOPK**2 / 2)
+
+    def measure(heads: int, query: int, context: int) -> Cell:
+        pairs = query * context + query * query / 2
+        short = max(0, min(query, TOPK - context))
+        picked = short * context + short * short / 2 + (query - short) * TOPK
+        mha = overhead_ms + heads * pairs / 1e6
+        mqa = heads * picked * rate / 1e6
+        timings: dict[Tier, Timing] = {}
+        for tier, value in (("dense_mha", mha), ("masked_mha", mha * 1.02), ("sparse_mqa", mqa)):
+            if tier == "dense_mha" and query + context > TOPK:
+                continue
+            shaken = value * math.exp(chance.gauss(0, noise))
+            timings[tier] = Timing(shaken, shaken * noise, 20)  # type: ignore[index]
+        return Cell(heads, query, context, timings)
+
+    return measure
+
+
+@pytest.mark.parametrize("crossing", [3000.0, 7740.0, 12_800.0])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_known_crossing_is_found_to_the_margin_and_never_overstated(
+    crossing: float, noise: float
+) -> None:
+    found = calibrate(KEY, Grid((16,), QUERIES), device(crossing, noise=noise))
+    ((longest, shortest),) = found.rows[16].pure
+    # 3 % of time are up to 6 % of length here; noise counts against MHA
+    assert crossing * (0.83 if noise else 0.9) < longest < crossing * 1.03
+    assert shortest == 0
+    assert found.complete
+
+
+def test_a_lower_bound_from_launch_overhead_becomes_a_shortest_query() -> None:
+    measure = device(overhead_ms=16 * 600 * 600 / 2 * 2.36 / 1e6)
+    found = calibrate(KEY, Grid((16,), QUERIES), measure)
+    ((_, shortest),) = found.rows[16].pure
+    assert 600 < shortest < 950
+
+
+def test_cached_context_gets_rows_of_its_own_in_powers_of_two() -> None:
+    grid = Grid((16,), QUERIES, (0, 1024, 4096))
+    found = calibrate(KEY, grid, device())
+    context = found.rows[16].context
+    assert all(longest & (longest - 1) == 0 for longest, _ in context)
+    assert context
+    regret = found.regret()
+    assert regret is not None
+    assert regret[0] <= 0.05
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
+def test_regret_over_the_measured_grid_is_at_most_five_percent(noise: float) -> None:
+    grid = Grid((4, 16), QUERIES, (0, 1024, 2048, 8192))
+    found = calibrate(KEY, grid, device(noise=noise))
+    regret = found.regret()
+    assert regret is not None
+    assert regret[0] <= 0.05
+
+
+def test_wins_that_come_and_go_are_refused_with_the_numbers() -> None:
+    cells = [device()(16, query, 0) for query in QUERIES]
+    slow = {
+        tier: replace(t, median_ms=t.median_ms * 9)
+        for tier, t in cells[2].timings.items()
+        if tier != "sparse_mqa"
+    }
+    cells[2] = replace(cells[2], timings={**cells[2].timings, **slow})
+    found = fitted(KEY, cells)
+    assert 16 not in found.rows
+    assert "wins, loses and wins again" in found.refused[16]
+    assert "512: " in found.refused[16]
+    assert found.regret() is None
+
+
+def test_a_difference_within_the_noise_is_neither_a_win_nor_a_loss() -> None:
+    timings: dict[Tier, Timing] = {
+        "masked_mha": Timing(10, 0.4, 9),
+        "sparse_mqa": Timing(10.5, 0.4, 9),
+    }
+    assert Cell(4, 4096, 0, timings).outcome() == 0
+    quiet: dict[Tier, Timing] = {
+        "masked_mha": Timing(10, 0.01, 9),
+        "sparse_mqa": Timing(10.5, 0.01, 9),
+    }
+    assert Cell(4, 4096, 0, quiet).outcome() == 1
+
+
+def test_mha_that_never_wins_leaves_no_range() -> None:
+    found = calibrate(KEY, Grid((16,), (128, 1024)), device(overhead_ms=1e9))
+    assert found.rows[16].pure == ()
+    assert found.rows[16].context == ()
+
+
+def test_out_of_time_what_was_measured_is_kept_and_marked() -> None:
+    left = iter([True] * 4)
+    found = calibrate(KEY, Grid((16,), QUERIES), device(), go_on=lambda: next(left, False))
+    assert len(found.cells) == 4
+    assert not found.complete
+
+
+def test_the_cheap_cells_come_first() -> None:
+    cells = Grid((4, 128), (128, 4096), (0, 8192)).cells()
+    assert cells[0] == (4, 128, 0)
+    assert cells[-1] == (128, 4096, 8192)
+
+
+@pytest.fixture
+def calibration() -> Calibration:
+    return calibrate(KEY, Grid((4, 16), QUERIES, (0, 2048)), device())
+
+
+def test_a_calibration_survives_json(calibration: Calibration) -> None:
+    text = dump(calibration)
+    assert load(text, KEY) == calibration
+    assert list(json.loads(text))[:2] == ["schema_version", "kind"]
+
+
+@pytest.mark.parametrize("change", [{"device": "other"}, {"torch": "9"}, {"topk": 512}])
+def test_a_calibration_of_something_else_is_refused_by_what_differs(
+    calibration: Calibration, change: dict[str, object]
+) -> None:
+    (name,) = change
+    with pytest.raises(MLAError, match=f"is for {name}"):
+        load(dump(calibration), replace(KEY, **change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"kind": "mla_calibration", "schema_version": 1}', '{"kind": 3}', "nonsense"],
+)
+def test_what_is_no_calibration_is_refused(text: str) -> None:
+    with pytest.raises(MLAError, match="no calibration"):
+        load(text)
+
+
+def test_thresholds_that_were_tampered_with_are_refused(calibration: Calibration) -> None:
+    data = json.loads(dump(calibration))
+    data["rows"]["16"]["pure"] = [[4096, 0], [2048, 0]]
+    with pytest.raises(MLAError, match="ascending"):
+        load(json.dumps(data))
