@@ -59,7 +59,7 @@ def test_a_known_crossing_is_found_to_the_margin_and_never_overstated(
     found = calibrate(KEY, Grid((16,), QUERIES), device(crossing, noise=noise))
     ((longest, shortest),) = found.rows[16].pure
     # 3 % of time are up to 6 % of length here; noise counts against MHA
-    assert crossing * (0.83 if noise else 0.9) < longest < crossing * 1.03
+    assert crossing * (0.83 if noise else 0.87) < longest < crossing * 1.03
     assert shortest == 0
     assert found.complete
 
