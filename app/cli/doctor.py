@@ -11,7 +11,7 @@ import typer
 from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded
 
-HELP = "Say what was found on this machine: vLLM, models, terminal, folders, servers."
+HELP = "Say what was found on this machine: vLLM, GPUs, models, terminal, folders, servers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def _checks(python: str | None) -> Iterator[Check]:
     yield Check("specpanel", "ok", f"{version('specpanel')}, Python {platform.python_version()}")
     yield from _engine_checks(python)
     yield from _host_checks()
+    yield from _device_checks()
     yield from _folder_checks()
     yield from _profile_checks()
     yield _terminal_check()
@@ -97,6 +98,41 @@ def _host_checks() -> Iterator[Check]:
         f"{psutil.cpu_count()} cores, {memory.total / 2**30:.1f} GiB of memory, "
         f"{memory.available / 2**30:.1f} GiB free",
     )
+
+
+def _device_checks() -> Iterator[Check]:
+    """Each way to read devices: with its versions and what its calls cost here, or why it is not used."""
+    from specpanel.core.devices.watch import read_once
+
+    sample, inventory = read_once()
+    if inventory is None:
+        yield Check("devices", "problem", sample.reason or "the reader did not start")
+        return
+    names: dict[str, int] = {}
+    for device in inventory.devices:
+        if device.parent_uuid is None:
+            names[device.name] = names.get(device.name, 0) + 1
+    found = ", ".join(f"{count} x {name}" for name, count in names.items())
+    yield Check("devices", "ok" if found else "note", found or "no NVIDIA or AMD device found")
+    for library in inventory.libraries:
+        versions = {
+            "": library.version,
+            "driver ": library.driver,
+            "Python package ": library.binding,
+        }
+        told = ", ".join(f"{what}{version}" for what, version in versions.items() if version)
+        # A broken NVML is a broken driver; of a broken amdsmi vLLM need not even notice.
+        broken = library.state == "failed" and library.vendor == "nvidia"
+        state = "problem" if broken else "ok" if library.state == "used" else "note"
+        text = "; ".join(part for part in (told, library.reason) if part)
+        yield Check(library.name, state, text or library.state, library.fix or "")
+        for cost in library.costs[:3]:
+            yield Check(
+                "call cost",
+                "ok",
+                f"{cost.call}: {cost.median_ms:.3f} ms each, {cost.worst_ms:.3f} ms at worst "
+                f"({cost.calls} calls, {cost.tier} figures)",
+            )
 
 
 def _folder_checks() -> Iterator[Check]:

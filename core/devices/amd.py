@@ -63,7 +63,7 @@ class AmdBackend:
     def probe(self) -> DeviceInventory:
         files = find_cards(self._root)
         if not files and not (self._root / "dev/kfd").exists() and not is_wsl(self._root):
-            reason = "no AMD driver (neither /dev/kfd nor a card of amdgpu is there)"
+            reason = "no AMD driver: no /dev/kfd"
             return DeviceInventory((), (DeviceLibrary(NAME, "amd", "absent", reason=reason),))
         library = self._open()
         if library.state == "used":

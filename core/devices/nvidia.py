@@ -50,7 +50,7 @@ class NvidiaBackend:
         self._figures = NvmlFigures(self._nvml, self._call, self._root)
         self._cards = self._find()
         if not self._cards:
-            library = replace(library, reason="the driver lists no device")
+            library = replace(library, reason="NVML lists no device")
             return DeviceInventory((), (library,))
         tiers: tuple[Tier, ...] = ("fast", "slow", "processes")
         for tier in tiers:  # what each call costs here is known only after it was made

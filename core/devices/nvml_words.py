@@ -18,7 +18,7 @@ UNKNOWN = 999
 INIT_FAILURES: dict[int, tuple[str, str]] = {
     4: ("this user may not use the NVIDIA driver", "Check the rights of /dev/nvidiactl."),
     9: ("the NVIDIA driver is not loaded", "Load the kernel module nvidia, or reboot."),
-    12: ("no NVIDIA driver (libnvidia-ml.so.1 is not there)", ""),
+    12: ("no NVIDIA driver: no libnvidia-ml.so.1", ""),
     15: ("a GPU is lost, and the driver does not start", "Reset it, or reboot."),
     17: ("the system blocked the driver", "In a container, pass the NVIDIA devices to it."),
     18: (

@@ -126,7 +126,7 @@ class DeviceInventory:
     @property
     def why_none(self) -> str:
         """Why there is no device, in a few words for each library that was tried."""
-        reasons = [f"{one.name}: {one.reason}" for one in self.libraries if one.reason]
+        reasons = [one.reason for one in self.libraries if one.reason]
         return "; ".join(reasons) or "none was looked for"
 
 

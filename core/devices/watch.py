@@ -122,9 +122,16 @@ class DeviceWatch:
     async def _one_life(self) -> None:
         """Until there is nothing to read. Raises ReaderGone when the reader dies or hangs."""
         self._asked_s = time.monotonic()
-        reader = await ReaderProcess.start(
-            self._python, period_s=self._period_s, without_amdsmi=self._without_amdsmi
+        starting = asyncio.ensure_future(
+            ReaderProcess.start(
+                self._python, period_s=self._period_s, without_amdsmi=self._without_amdsmi
+            )
         )
+        try:
+            reader = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await self._end(await starting)  # a child that is half started is still a child
+            raise
         self.starts += 1
         self.pid = reader.pid
         try:
@@ -169,12 +176,37 @@ class DeviceWatch:
             self._without_amdsmi = f"left out: {gone.words}"
 
     async def _end(self, reader: ReaderProcess) -> None:
-        if not await asyncio.shield(asyncio.ensure_future(reader.end())):
+        """End the reader, also while being cancelled: nothing of it is left behind."""
+        ending = asyncio.ensure_future(reader.end())
+        try:
+            gone = await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            if await ending:
+                reader.release()
+            raise
+        if not gone:
             # It hangs in the driver and cannot be killed. A second one would only hang beside it.
             self._state = "stale"
             self._reason = f"the driver does not let go of the reader (pid {reader.pid})"
             await reader.wait()
         reader.release()
+
+
+def read_once(
+    *, python: str | None = None, deadlines: Deadlines | None = None, wait_s: float = 20.0
+) -> tuple[DeviceSample, DeviceInventory | None]:
+    """One sample and the inventory, for commands; blocking. The inventory is None where nothing answered."""
+
+    async def once() -> tuple[DeviceSample, DeviceInventory | None]:
+        watch = DeviceWatch(python=python, deadlines=deadlines)
+        running = asyncio.create_task(watch.run())
+        try:
+            return await watch.settled(wait_s), watch.inventory
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    return asyncio.run(once())
 
 
 def _stale(reading: DeviceReading, age_s: float | None) -> DeviceReading:

@@ -127,6 +127,10 @@ class HostSample:
     memory_total_bytes: int | None
     server_cpu_percent: float | None  # of one core; 200 is two cores
     server_memory_bytes: int | None
+    swap_used_bytes: int | None = None
+    swap_total_bytes: int | None = None
+    disk_free_bytes: int | None = None  # of the disk that holds the home folder
+    disk_total_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

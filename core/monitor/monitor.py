@@ -7,9 +7,12 @@ of the newest good one.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from specpanel.core.devices.host import HostReader
+from specpanel.core.devices.records import DeviceSample
+from specpanel.core.devices.serving import ServerDevices
+from specpanel.core.devices.watch import DeviceWatch
 from specpanel.core.engine.client import EngineClient, Health
 from specpanel.core.engine.metrics import EngineCounters, ExpositionError, parse_exposition
 from specpanel.core.monitor.feed import Feed
@@ -63,6 +66,7 @@ class Monitor:
         processes: pids of the server's processes on this machine; asked every few seconds.
         on_frame: told each Frame after it was published.
         first_epoch: number of the first epoch, where Frames of another server came before in the feed.
+        devices: reads this machine's devices while ``run`` runs; a reader of its own where absent.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Monitor:
         window: Window | None = None,
         began_s: float | None = None,
         first_epoch: int = 0,
+        devices: DeviceWatch | None = None,
     ) -> None:
         self._feed = feed
         self._first_epoch = first_epoch
@@ -85,6 +90,8 @@ class Monitor:
         self._on_frame = on_frame
         self._window = window or Window()
         self._host = HostReader()
+        self.devices = devices or DeviceWatch()
+        self._server_devices = ServerDevices()
         self._began_s = time.monotonic() if began_s is None else began_s
         self._health: Health | None = None
         self._health_asked_s = -1e9
@@ -104,6 +111,7 @@ class Monitor:
 
     async def run(self) -> None:
         """Publish a Frame a second, on a grid that does not drift."""
+        reading = asyncio.create_task(self.devices.run())
         async with EngineClient(self._facts().url) as client:
             due_s = time.monotonic()
             try:
@@ -115,9 +123,10 @@ class Monitor:
                     due_s = max(due_s, time.monotonic() - PERIOD_S)
                     await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             finally:
-                if self._scraping is not None:
-                    self._scraping.cancel()
-                    await asyncio.gather(self._scraping, return_exceptions=True)
+                others = [reading] if self._scraping is None else [reading, self._scraping]
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
 
     async def scrape_now(self) -> EngineCounters | None:
         """Fresh counters outside the rhythm, for the ends of a measurement; None where they fail."""
@@ -190,10 +199,18 @@ class Monitor:
             host=self._host.read(self._pids),
             traffic=self._traffic(),
             mark=self._mark,
+            devices=self._device_sample(facts),
         )
         self._mark = None
         self._feed.publish(frame)
         self._on_frame(frame)
+
+    def _device_sample(self, facts: ServerFacts) -> DeviceSample:
+        sample = self.devices.sample()
+        if facts.exit_code is not None or facts.stopped:
+            return sample
+        uuids = self._server_devices.uuids(sample, facts.pid, self._pids)
+        return sample if uuids is None else replace(sample, server_uuids=uuids)
 
     def _server(self, facts: ServerFacts) -> ServerSample:
         state, detail = self._state(facts)
