@@ -119,7 +119,7 @@ def match_lines(matches: Sequence["Match"], model: str) -> Iterator[str]:
     best = next((match for match in matches if match.fits != "no"), None)
     if best is not None:
         yield ""
-        yield f"Try the first: {shlex.join(run_command(best, model))}"
+        yield f"Try the first: {one_line(shlex.join(run_command(best, model)), 2000)}"
 
 
 def run_command(match: "Match", model: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, version_tuple
-from specpanel.core.settings.drafters import name_note
+from specpanel.core.settings.drafters.names import method_by_path, name_note
 from specpanel.core.settings.profile import Profile
 
 # The oldest vLLM in which a flag was seen to work; an older or unknown version gets none of them.
@@ -174,6 +174,15 @@ def _drafter_notes(profile: Profile) -> Iterator[str]:
     written = profile.drafter.written_as
     if written is not None and (note := name_note(written)):
         yield note
+    config = profile.drafter.speculative_config() or {}
+    with_weights = "model" in type(profile.drafter).model_fields
+    path = config.get("model") or profile.target.model
+    other = method_by_path(str(config.get("method")), path) if with_weights else None
+    if other is not None:
+        yield (
+            f"vLLM finds {other} in the path {path} and will take the drafter for that, whatever the "
+            "method says: give the folder another name"
+        )
 
 
 def _histogram_flags(facts: InterpreterFacts) -> Iterator[str]:

@@ -1,13 +1,19 @@
 """Which drafters fit a target, and in which order: each with the reason."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import drafter_checkpoints as tiny
+from typer.testing import CliRunner
 
-from specpanel.core.checkpoints.config import ModelConfig, parse_config
+from specpanel.app.cli.plain_drafters import match_lines
+from specpanel.app.cli.root import app
+from specpanel.core.checkpoints.config import ModelConfig, parse_config, read_config
 from specpanel.core.checkpoints.drafters import Candidate, recognise
 from specpanel.core.matching.fit import Match, ranked
+from specpanel.core.matching.scan import scan
 
 TARGET = {
     "architectures": ["LlamaForCausalLM"],
@@ -159,3 +165,58 @@ def test_suffix_decoding_asks_for_its_package_where_packages_are_known() -> None
     assert suffix(None) == "yes"
     assert suffix(frozenset({"vllm"})) == "no"
     assert suffix(frozenset({"vllm", "arctic-inference"})) == "yes"
+
+
+# --- the command line -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A target, two drafters for it, one of them not to be read, and an empty hub cache."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    target = tiny.write_target(tmp_path / "target")
+    tiny.write_eagle3(tmp_path / "runs" / "e", target)
+    tiny.write_dflash(tmp_path / "runs" / "d\x1b[2J", target)
+    (tmp_path / "runs" / "broken").mkdir()
+    (tmp_path / "runs" / "broken" / "config.json").write_text("{")
+    return tmp_path
+
+
+def test_what_fits_a_target_is_printed_with_the_command_that_launches_it(disk: Path) -> None:
+    target = str(disk / "target")
+    result = CliRunner().invoke(app, ["drafters", "for", target, "--scan", str(disk / "runs")])
+    assert result.exit_code == 0, result.output
+    text = result.stdout
+    assert "target: LlamaForCausalLM, 4 layers, 64 wide" in text
+    assert "✓ eagle3" in text
+    assert f"{disk}/runs/e" in text
+    assert "✗ mtp" in text
+    assert f"Try the first: specpanel run --model {target} --drafter " in text
+    assert "skipped:" in result.output
+    assert "is not JSON" in result.output
+
+
+def test_no_name_from_disk_reaches_the_terminal_unprintable(disk: Path) -> None:
+    found = ranked(read_config(disk / "target"), scan([disk / "runs"]).candidates)
+    lines = list(match_lines(found, "/models/x\x1b[31m"))
+    assert any("d\N{REPLACEMENT CHARACTER}[2J" in line for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
+def test_what_fits_a_target_as_json_is_an_object_a_drafter_in_order(disk: Path) -> None:
+    arguments = ["drafters", "for", str(disk / "target"), "--scan", str(disk / "runs"), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["rank"] for one in found] == list(range(1, len(found) + 1))
+    assert {"eagle3", "dflash", "ngram", "mtp"} <= {one["method"] for one in found}
+    for one in found:
+        assert list(one)[:2] == ["schema_version", "kind"]
+        assert one["reasons"]
+        assert (one["command"] is None) == (one["fits"] == "no")
+
+
+def test_a_target_that_is_no_folder_is_an_error_with_a_fix(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["drafters", "for", str(tmp_path / "no")])
+    assert result.exit_code == 2
+    assert "does not exist" in result.output
+    assert "Traceback" not in result.output

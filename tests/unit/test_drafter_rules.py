@@ -292,6 +292,35 @@ def test_the_form_shows_the_settings_of_a_method_under_another_name() -> None:
     assert "drafter.index_share_for_mtp_iteration" in {row.dotted for row in rows(table)}
 
 
+@pytest.mark.parametrize(
+    ("drafter", "taken"),
+    [
+        ({"method": "draft_model", "model": "/runs/EAGLE3-try/draft"}, "eagle3"),
+        ({"method": "pard", "model": "/runs/dflash/x"}, "dflash"),
+        ({"method": "medusa", "model": "/runs/eagle-old/medusa"}, "eagle"),
+        ({"method": "mtp", "model": "/runs/dspark"}, "dspark"),
+        ({"method": "draft_model", "model": "/runs/draft"}, None),
+        ({"method": "eagle", "model": "/runs/eagle3"}, None),
+        ({"method": "p_eagle", "model": "/runs/dflash"}, None),
+        ({"method": "ngram"}, None),
+        ({"method": "custom", "proposer": "eagle3.Mine"}, None),
+    ],
+)
+def test_a_word_in_a_path_that_replaces_the_method_is_told(
+    drafter: dict[str, Any], taken: str | None
+) -> None:
+    notes = build_command(profile(**drafter), FACTS).notes
+    assert notes == () if taken is None else f"finds {taken} in the path" in notes[0]
+
+
+def test_vllm_still_reads_methods_from_paths() -> None:
+    """The branch that replaces a given method; where it is gone, the note can go."""
+    source = vllm_source("config", "speculative.py").read_text(encoding="utf-8")
+    assert 'if self.method in ("eagle", "eagle3", "dflash", "dspark"):' in source
+    for word in ("eagle-", "eagle3", "dflash", "dspark"):
+        assert f'"{word}" in self.draft_model_config.model.lower()' in source
+
+
 # --- files and variants -----------------------------------------------------------------------------
 
 

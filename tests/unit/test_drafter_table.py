@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from specpanel.app.cli.root import app
+from specpanel.core.preflight.runner import not_on_v2
 from specpanel.core.settings.drafters import DRAFTERS, METHODS
 from specpanel.core.settings.drafters.table import (
     DEVICES,
@@ -105,6 +106,18 @@ def test_runner_v1_refuses_what_the_table_says() -> None:
     assert "_dflash_needs_multi_kv_group" in source
     refused = {method for method, facts in FACTS.items() if facts.v1.support != "yes"}
     assert refused == {"dspark", "dflash2", "dflash"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_preflight_and_the_table_agree_on_runner_v2(method: str) -> None:
+    needed = {"model": "/d"} if FACTS[method].weights == "own" else {}
+    if method == "custom":
+        needed = {"proposer": "a.B"}
+    if method == "dspark":
+        needed = {"k": 5}
+    drafter = DRAFTERS[method].model_validate({"method": method, **needed})
+    wanting = not_on_v2(drafter.speculative_config() or {})
+    assert bool(wanting) == (FACTS[method].v2.support == "no")
 
 
 def test_the_table_has_a_row_a_drafter_and_the_name_that_vllm_knows_it_by() -> None:

@@ -53,6 +53,16 @@ NO_DRAFTERS: dict[str, str] = {
     "xpress": "Speculators trains it, and vLLM 0.32 cannot serve it",
 }
 
+# What vLLM looks for in the path of the weights, in this order, whenever the method is none of the four
+# that it names: even a method that was given is replaced (config/speculative.py:1326).
+_KEPT_METHODS: frozenset[str] = frozenset({"eagle", "eagle3", "dflash", "dspark"})
+_WORDS_IN_PATHS: tuple[tuple[str, str], ...] = (
+    ("eagle-", "eagle"),
+    ("eagle3", "eagle3"),
+    ("dflash", "dflash"),
+    ("dspark", "dspark"),
+)
+
 
 def canonical(method: str) -> str:
     """The name that the method has here; a name that is not known stays as it is."""
@@ -68,3 +78,15 @@ def name_note(written: str) -> str | None:
     if written in OTHER_NAMES:
         return f"the drafter {written} is called {OTHER_NAMES[written]} here"
     return None
+
+
+def method_by_path(vllm_method: str, path: str) -> str | None:
+    """The method that vLLM takes instead, because of a word in the path of the weights; None for none.
+
+    Args:
+        path: the drafter's model, or the target's for ``mtp`` without one.
+    """
+    if vllm_method in _KEPT_METHODS:
+        return None
+    lower = path.lower()
+    return next((method for word, method in _WORDS_IN_PATHS if word in lower), None)
