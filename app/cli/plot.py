@@ -20,6 +20,8 @@ class Chart(StrEnum):
     LATENCY = "latency"
     TOKENS = "tokens"
     HEAT = "heat"
+    TTFT = "ttft"
+    TPOT = "tpot"
 
 
 @guarded

@@ -15,13 +15,13 @@ SETTINGS_FILE = "config.toml"
 TABLE = "keys"
 
 _PAIRS = {
-    "logs.next": ("logs.previous", "Error"),
-    "launch.next": ("launch.previous", "Profile"),
-    "live.longer": ("live.shorter", "Window"),
-    "live.next": ("live.previous", "Chart"),
-    "zoom.earlier": ("zoom.later", "Values"),
+    "logs.next": ("logs.next", "logs.previous", "Error"),
+    "launch.next": ("launch.previous", "launch.next", "Profile"),
+    "live.longer": ("live.longer", "live.shorter", "Window"),
+    "live.next": ("live.previous", "live.next", "Chart"),
+    "zoom.earlier": ("zoom.earlier", "zoom.later", "Values"),
 }
-"""Keys that share a place in the key line with another one, and the label of both."""
+"""Keys that share a place in the key line: both in the order shown, and the label."""
 
 _ACTIVE_TOGETHER: tuple[tuple[Scope, ...], ...] = (
     ("launch", "panel"),
@@ -61,8 +61,8 @@ class Keymap:
         entries = []
         for key in self.keys_of(*scopes):
             if key.id in _PAIRS:
-                other, label = _PAIRS[key.id]
-                entries.append((f"{key.shown} {self.shown(other)}", label))
+                first, second, label = _PAIRS[key.id]
+                entries.append((f"{self.shown(first)} {self.shown(second)}", label))
             elif key.label:
                 entries.append((key.shown, key.label))
         return entries

@@ -100,6 +100,7 @@ _LIVE = (
         "Positions given that the one before was accepted, and back",
     ),
     ("heat", "h", "h", "heat", "Heat map", "Acceptance by position over time, and back"),
+    ("histogram", "d", "d", "histogram", "", "How latencies are spread in the last minute, and back"),
     ("why", "w", "w", "why", "Why", "What is wrong with acceptance, and what vLLM really chose"),
 )
 _ZOOM = (

@@ -75,6 +75,10 @@ class Quantiles:
     p99: Quantile
 
 
+BucketCounts = tuple[tuple[float, float | None, int], ...]
+"""Buckets of a histogram that touch each other: from and to in ms (None: no bound), and observations."""
+
+
 @dataclass(frozen=True, slots=True)
 class LatencySample:
     """Latency over the last ``window_s`` seconds, from merged bucket deltas of all engines.
@@ -88,6 +92,8 @@ class LatencySample:
     tpot: Quantiles | None
     end_to_end: Quantiles | None
     live_tpot_ms: float | None
+    ttft_buckets: BucketCounts = ()  # what was observed in the window; empty ones at the ends left out
+    tpot_buckets: BucketCounts = ()
 
 
 @dataclass(frozen=True, slots=True)

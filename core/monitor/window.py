@@ -27,7 +27,7 @@ from specpanel.core.speculation.acceptance import (
     position_rates,
 )
 from specpanel.core.speculation.buckets import Buckets
-from specpanel.core.speculation.quantiles import bucket_quantiles
+from specpanel.core.speculation.quantiles import bucket_counts, bucket_quantiles
 
 WINDOW_S = 10.0
 LATENCY_WINDOW_S = 60.0
@@ -264,6 +264,8 @@ def _latency(span: _Span) -> LatencySample:
         tpot=bucket_quantiles(span.histogram("tpot")),
         end_to_end=bucket_quantiles(span.histogram("end_to_end")),
         live_tpot_ms=_live_tpot_ms(span),
+        ttft_buckets=bucket_counts(span.histogram("ttft")),
+        tpot_buckets=bucket_counts(span.histogram("tpot")),
     )
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specpanel.core.monitor.frame import Quantile, Quantiles
+from specpanel.core.monitor.frame import BucketCounts, Quantile, Quantiles
 from specpanel.core.speculation.buckets import Buckets
 from specpanel.core.speculation.intervals import CONFIDENCE, percentile
 
@@ -38,6 +38,23 @@ def bucket_quantiles(buckets: Buckets | None) -> Quantiles | None:
     if p50 is None or p90 is None or p99 is None:
         return None
     return Quantiles(buckets.count, p50, p90, p99)
+
+
+def bucket_counts(buckets: Buckets | None) -> BucketCounts:
+    """Observations bucket by bucket, in ms, from the first that has one to the last; () without any.
+
+    The first bucket starts at 0, the top one has no upper bound.
+    """
+    if buckets is None or buckets.count == 0:
+        return ()
+    found: list[tuple[float, float | None, int]] = []
+    below_ms, below = 0.0, 0
+    for bound_s, count in zip(buckets.bounds_s, buckets.cumulative, strict=True):
+        upper_ms = None if math.isinf(bound_s) else round(bound_s * 1000, 3)
+        if count > below or (found and below < buckets.count):
+            found.append((below_ms, upper_ms, count - below))
+        below_ms, below = upper_ms or 0.0, count
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ SERVING = ServerSample(
 )
 
 
+TTFT_BUCKETS = ((80.0, 100.0, 4), (100.0, 250.0, 24), (250.0, 500.0, 2), (500.0, 750.0, 1))
+TPOT_BUCKETS = ((10.0, 25.0, 30), (25.0, 50.0, 1))
+
+
 def synthetic_frames(
     count: int,
     *,
@@ -100,7 +104,7 @@ def synthetic_frame(
             window_s=10.0,
             drafts=0 if quiet else 480,
             draft_tokens=0 if quiet else 1920,
-            accepted_tokens=0 if quiet else int(480 * (length - 1)),
+            accepted_tokens=0 if quiet else sum(position.accepted for position in positions),
             acceptance_length=None if quiet else length,
             draft_acceptance_rate=None if quiet else (length - 1) / 4,
             positions=() if quiet else positions,
@@ -114,6 +118,8 @@ def synthetic_frame(
             tpot=None if quiet else _quantiles(tpot, 1.0),
             end_to_end=None,
             live_tpot_ms=None if quiet else tpot * 0.98,
+            ttft_buckets=() if quiet else TTFT_BUCKETS,
+            tpot_buckets=() if quiet else TPOT_BUCKETS,
         ),
         totals=Totals(
             drafts=48 * (second + 1),

@@ -165,6 +165,24 @@ async def test_every_theme_can_be_worn(theme: str) -> None:
         assert panel.patterns == (theme == "mono")
 
 
+async def test_dash_patterns_come_and_go_with_a_theme_without_hues() -> None:
+    panel = Panel(Feed(), auto_tick=False)
+    async with panel.run_test(size=(120, 40)) as pilot:
+        for frame in synthetic_frames(30):
+            panel.feed.publish(frame)
+        panel.tick()
+        await pilot.pause()
+
+        def dashed() -> bool:
+            strips = panel.screen._compositor.render_strips()
+            return any("╍╍" in strip.text for strip in strips)
+
+        assert not dashed()
+        for theme, patterns in (("mono", True), ("paper", False)):
+            panel.theme = theme
+            await until(pilot, lambda patterns=patterns: dashed() is patterns)
+
+
 async def test_the_palette_has_every_action() -> None:
     panel = Panel(Feed(), auto_tick=False)
     async with panel.run_test() as pilot:

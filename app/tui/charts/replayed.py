@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 from specpanel.app.tui.charts.bar_plot import bar_lines
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.heat_plot import HeatPlot
+from specpanel.app.tui.charts.histogram_plot import histogram_lines
 from specpanel.app.tui.charts.legend import legend_of
 from specpanel.app.tui.charts.subjects import (
     POSITIONS,
@@ -15,12 +16,13 @@ from specpanel.app.tui.charts.subjects import (
     TRACKS,
     Subject,
     no_drafts_because,
+    spread_of,
 )
 from specpanel.app.tui.ink import Line, clean, fit, text_of
 from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.core.monitor.frame import Frame, Interval
 
-ChartName = Literal["acceptance", "positions", "latency", "tokens", "heat"]
+ChartName = Literal["acceptance", "positions", "latency", "tokens", "heat", "ttft", "tpot"]
 CHART_NAMES: tuple[ChartName, ...] = get_args(ChartName)
 
 _SUBJECTS = {subject.id: subject for subject in SUBJECTS}
@@ -82,6 +84,8 @@ def _drawn(
         return (("Acceptance by position  ", "title"), *heat.legend()), heat.draw()
     if chart == "positions":
         return _bars(stretch.latest, width, height, glyphs)
+    if chart == "ttft" or chart == "tpot":
+        return _histogram(chart, stretch.latest, width, height, glyphs)
     subject = _SUBJECTS[chart]
     plot = subject.plot(glyphs=glyphs, patterns=True)
     plot.resize(width, height, stretch.window_s)
@@ -104,12 +108,30 @@ def _bars(
     return ((heading, "title"),), bar_lines(sample.positions, width, height, glyphs=glyphs)
 
 
+def _histogram(
+    chart: Literal["ttft", "tpot"], frame: Frame | None, width: int, height: int, glyphs: Glyphs
+) -> tuple[Line, Sequence[Line]]:
+    spread = spread_of(frame, chart)
+    if not spread.buckets:
+        return ((spread.name, "title"),), [((clean(spread.reason), "muted"),)]
+    lines = histogram_lines(spread.buckets, spread.quantiles, width, height, glyphs=glyphs)
+    return ((spread.heading, "title"),), lines
+
+
 def chart_series(chart: ChartName, stretch: Stretch) -> dict[str, Any]:
     """The numbers behind the chart. Times are seconds of the recording; an absent value is ``None``."""
     content: dict[str, Any] = {"chart": chart, "window_s": stretch.window_s}
     moments = stretch.moments(chart)
     if chart == "positions":
         content["positions"] = _position_rates(stretch.latest)
+    elif chart == "ttft" or chart == "tpot":
+        spread = spread_of(stretch.latest, chart)
+        content["buckets"] = [
+            {"from_ms": low, "to_ms": high, "count": count} for low, high, count in spread.buckets
+        ]
+        if not spread.buckets:
+            content["absent"] = spread.reason
+        return content
     else:
         content["times_s"] = [moment.time_s for moment in moments]
         content["breaks_s"] = [moment.time_s for moment in moments[1:] if moment.breaks]

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.line_plot import LinePlot, Reference, Series
 from specpanel.app.tui.figures import grouped, milliseconds
 from specpanel.app.tui.timeline import Sample
-from specpanel.core.monitor.frame import Frame, Quantiles
+from specpanel.core.monitor.frame import BucketCounts, Frame, Quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,34 @@ def no_latency_because(frame: Frame | None) -> str:
     if frame is None or frame.latency is None:
         return "n/a: no metrics yet"
     return f"n/a: no request finished in the last {frame.latency.window_s:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One latency as a histogram of the newest window; without buckets ``reason`` says why."""
+
+    name: str
+    heading: str
+    buckets: BucketCounts
+    quantiles: Quantiles | None
+    reason: str
+
+
+def spread_of(frame: Frame | None, which: Literal["ttft", "tpot"]) -> Spread:
+    """How the time to first token, or the time per output token, is spread in the newest window."""
+    name = "Time to first token" if which == "ttft" else "Time per output token"
+    latency = frame.latency if frame else None
+    if latency is None:
+        return Spread(name, name, (), None, "n/a: no metrics yet")
+    buckets = latency.ttft_buckets if which == "ttft" else latency.tpot_buckets
+    quantiles = latency.ttft if which == "ttft" else latency.tpot
+    done = "began to answer" if which == "ttft" else "finished"
+    reason = f"n/a: no request {done} in the last {latency.window_s:.0f} s"
+    if quantiles is not None:
+        reason = "n/a: this recording holds no buckets"
+    count = grouped(sum(count for *_, count in buckets))
+    heading = f"{name}, ms: {count} in {latency.window_s:.0f} s"
+    return Spread(name, heading, buckets, quantiles, reason)
 
 
 def no_throughput_because(frame: Frame | None) -> str:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.theme import Theme
 from textual.widget import Widget
 
 from specpanel.app.tui.charts.glyphs import Glyphs
@@ -20,6 +21,7 @@ from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
 from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
+from specpanel.app.tui.widgets.latency_chart import LatencyChart
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 
@@ -78,6 +80,11 @@ class LiveScreen(PanelScreen):
         ways = ("launch", "profiles"), ("logs", "the log"), ("help", "the keys"), ("quit", "leave")
         self.board.name_keys([(self.keymap.shown(f"panel.{id}"), what) for id, what in ways])
         self._show_newest()
+        self.panel.theme_changed_signal.subscribe(self, self._wear)
+
+    def _wear(self, _theme: Theme) -> None:
+        for chart in self.charts:
+            chart.wear(patterns=self.panel.patterns)
 
     def history(self, track: str) -> tuple[Iterator[Moment], float]:
         """The Moments that a chart shows, up to the newest that was shown, and the window in seconds."""
@@ -102,6 +109,8 @@ class LiveScreen(PanelScreen):
         for chart in self.charts:
             if chart.display:
                 chart.show(timeline.moments(chart.track, before, self._seen), self._newest)
+            else:
+                chart.know(self._newest)
 
     def _show_newest(self) -> None:
         frame = self._newest
@@ -218,6 +227,11 @@ class LiveScreen(PanelScreen):
         for chart in self.charts:
             if isinstance(chart, PositionChart):
                 chart.toggle_over_time()
+
+    def action_histogram(self) -> None:
+        for chart in self.charts:
+            if isinstance(chart, LatencyChart):
+                chart.toggle_histogram()
 
     def _drop_cursor(self) -> None:
         self.charts[self.selected].drop_cursor()

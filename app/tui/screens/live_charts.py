@@ -11,6 +11,7 @@ from specpanel.app.tui.charts.subjects import (
     no_drafts_because,
 )
 from specpanel.app.tui.widgets.chart import ChartPane, History, LineChart, PositionChart
+from specpanel.app.tui.widgets.latency_chart import LatencyChart
 
 
 def live_charts(
@@ -34,6 +35,6 @@ def live_charts(
             paragraphs=about_no_drafts,
             id="positions",
         ),
-        lines(LATENCY, "latency"),
+        LatencyChart(LATENCY, glyphs=glyphs, patterns=patterns, history=history, id="latency"),
         lines(TOKENS, "throughput"),
     )

@@ -42,6 +42,10 @@ class ChartPane(Pane):
         self._latest = newest
         self.extend(moments)
 
+    def know(self, newest: Frame | None) -> None:
+        """The newest Frame, while the chart is hidden."""
+        self._latest = newest
+
     def on_resize(self) -> None:
         self.forget_rows()
         self.reload()
@@ -53,6 +57,9 @@ class ChartPane(Pane):
     def extend(self, moments: Iterable[Moment]) -> None:
         """Adds ``moments`` and draws."""
         raise NotImplementedError
+
+    def wear(self, *, patterns: bool) -> None:
+        """Whether lines differ by dash pattern from now on."""
 
     def move_cursor(self, columns: int) -> None:
         """Moves the value cursor by cells, where there is one; it starts at the right edge."""
@@ -71,6 +78,11 @@ class LineChart(ChartPane):
         self.subject = subject
         self.plot = subject.plot(glyphs=glyphs, patterns=patterns)
         self._values: Sequence[float | None] = [None] * len(subject.series)
+
+    def wear(self, *, patterns: bool) -> None:
+        if patterns != self.plot.patterns:
+            self.plot.patterns = patterns
+            self.reload()
 
     def load(self, moments: Iterable[Moment], window_s: float) -> None:
         width, height = self.inside_size()
