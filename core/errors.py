@@ -40,9 +40,13 @@ class SpecpanelError(Exception):
 
 
 class ConfigurationError(SpecpanelError):
-    """The user asked for something that cannot be: a bad value, file, flag or combination."""
+    """The user asked for something that cannot be: a bad value, file, flag or combination.
+
+    ``every`` holds each thing by itself where several are wrong and this tells the first of them.
+    """
 
     exit_code = ExitCode.USAGE
+    every: tuple["ConfigurationError", ...] = ()
 
 
 class LaunchError(SpecpanelError):

@@ -1,6 +1,7 @@
 """``specpanel run``: the headless twin of the panel."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +48,10 @@ def run(
         bool, typer.Option("--no-record", help="Leave no recording (specpanel runs lists them).")
     ] = False,
     as_json: options.Json = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Start in spite of what preflight calls an error; recorded."),
+    ] = False,
     keep_running: Annotated[
         bool, typer.Option("--keep-running", help="Leave the server running at the end.")
     ] = False,
@@ -69,7 +74,7 @@ def run(
         "--prompts": prompts,
     }
     profile = options.resolved_profile(name, flags, assignments, context.obj or ())
-    plan = _plan(profile, baseline, attach, model, keep_running)
+    plan = replace(_plan(profile, baseline, attach, model, keep_running), force=force)
     fly(_recorded(plan, record, no_record), as_json=as_json)
 
 
@@ -107,8 +112,6 @@ def _plan(
 
 def _recorded(plan: "Plan", record: Path | None, no_record: bool) -> "Plan":
     """The plan with the file that it is recorded to: every run is, unless that is refused."""
-    from dataclasses import replace
-
     from specpanel.core.errors import ConfigurationError
     from specpanel.core.session.history import recording_path
 

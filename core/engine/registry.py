@@ -43,6 +43,7 @@ class ServerRecord(BaseModel):
     pid: int | None = None  # None until the process exists; its session has the same number
     start_mark: str | None = None  # identifies the process beyond its pid (see identity.py)
     settings_table: dict[str, Any] | None = None  # the profile, secrets left out
+    forced: tuple[str, ...] = ()  # preflight's errors that were overridden
 
     @property
     def settings(self) -> Profile | None:

@@ -441,7 +441,9 @@ def mla_settings_mean_something(profile: Profile, around: Surroundings) -> Itera
         needs = extra.get("needs") if isinstance(extra, dict) else None
         chosen = getattr(profile.mla, name)
         idle = (needs == "sparse" and kind != "sparse") or (needs == "mla" and kind == "gqa")
-        if not idle or chosen is None or chosen == 1 or name == "disable_mla":
+        if not idle or chosen is None or name == "disable_mla" or chosen is False:
+            continue
+        if name.endswith("_parallel_size") and chosen == 1:
             continue
         what = "sparse MLA" if needs == "sparse" else "MLA"
         yield Remark(

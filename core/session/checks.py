@@ -7,19 +7,33 @@ from specpanel.core.errors import ConfigurationError, LaunchError, SpecpanelErro
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.rules import blocking, check
-from specpanel.core.session.events import FindingMade
+from specpanel.core.session.events import FindingMade, Forced
 from specpanel.core.settings.profile import Profile
 
 # Findings about the machine as it is now: the profile is fine, so they are no usage errors.
 _OF_THE_MOMENT = frozenset(
-    {"port-taken", "cannot-listen", "vllm-missing", "suffix-package-missing"}
+    {
+        "port-taken",
+        "cannot-listen",
+        "vllm-missing",
+        "suffix-package-missing",
+        "device-driver",
+        "device-busy",
+    }
 )
 
 
 def refuse_what_cannot_work(
-    profile: Profile, facts: InterpreterFacts, tell: Callable[[FindingMade], None]
-) -> None:
-    """Check the launch and tell every finding.
+    profile: Profile,
+    facts: InterpreterFacts,
+    tell: Callable[[FindingMade | Forced], None],
+    *,
+    force: bool = False,
+) -> tuple[str, ...]:
+    """Check the launch and tell every finding; the codes of the errors that were overridden.
+
+    Args:
+        force: start in spite of errors. They are told, and that they were overridden.
 
     Raises:
         ConfigurationError: the profile asks for something that cannot be.
@@ -28,10 +42,26 @@ def refuse_what_cannot_work(
     findings = check(profile, gather(profile, facts))
     errors = blocking(findings)
     for finding in findings:
-        if finding not in errors[:1]:
-            tell(FindingMade(finding.code, finding.severity, finding.text, finding.fix))
-    if errors:
+        if force or finding not in errors[:1]:
+            tell(as_event(finding))
+    if errors and not force:
         raise as_error(errors[0])
+    codes = tuple(dict.fromkeys(finding.code for finding in errors))
+    if codes:
+        tell(Forced(codes))
+    return codes
+
+
+def as_event(finding: Finding) -> FindingMade:
+    """The finding as it is told, printed and recorded."""
+    return FindingMade(
+        finding.code,
+        finding.severity,
+        finding.text,
+        finding.fix,
+        finding.field,
+        finding.evidence,
+    )
 
 
 def as_error(finding: Finding) -> SpecpanelError:

@@ -21,7 +21,7 @@ def complaint(
     text: str,
     sources: Mapping[str, str],
 ) -> ConfigurationError:
-    """The first thing that is wrong, and how many more there are.
+    """The first thing that is wrong, and how many more there are; ``every`` tells them all.
 
     Args:
         path: the profile's file; None where the profile came from flags alone.
@@ -29,11 +29,22 @@ def complaint(
             an error there is theirs, not the file's.
     """
     problems = error.errors(include_url=False)
-    first = problems[0]
-    place = _place(first["loc"])
+    every = tuple(_told(problem, path, text, sources) for problem in problems)
+    first, more = every[0], len(every) - 1
+    whole = f"{first.message} (and {more} more)" if more else first.message
+    found = ConfigurationError(whole, first.fix)
+    found.every = every
+    return found
+
+
+def _told(
+    problem: Any, path: Path | None, text: str, sources: Mapping[str, str]
+) -> ConfigurationError:
+    """One thing that is wrong, with its place."""
+    place = _place(problem["loc"])
     dotted = ".".join(place)
     source = sources.get(dotted)
-    if source is None and first["type"] == "missing":
+    if source is None and problem["type"] == "missing":
         source = sources.get(f"{place[0]}.method")
     if source is None and dotted == "drafter":
         source = next((how for name, how in sources.items() if name.startswith("drafter.")), None)
@@ -44,9 +55,8 @@ def complaint(
     else:
         line = line_of(text, place)
         where = f"{path}, line {line}: {dotted}" if line else f"{path}: {dotted}"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    reason, fix = _sentence(first, place)
-    return ConfigurationError(f"{where}: {reason}{more}", fix)
+    reason, fix = _sentence(problem, place)
+    return ConfigurationError(f"{where}: {reason}", fix)
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -16,7 +16,13 @@ from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launch
-from specpanel.app.tui.screens.launch_outlook import Outlook, look_at, prospect
+from specpanel.app.tui.screens.launch_outlook import (
+    Outlook,
+    in_the_way,
+    look_at,
+    prospect,
+    to_mend,
+)
 from specpanel.app.tui.screens.launch_shelf import Shelf
 from specpanel.app.tui.widgets.command_preview import CommandPreview, Findings, PreflightLine
 from specpanel.app.tui.widgets.form import EDITOR_KEYS, Form, FormHelp
@@ -144,6 +150,9 @@ class LaunchScreen(PanelScreen):
         """The newest profile wins: another look cancels this one."""
         await asyncio.sleep(_SETTLE_S)
         self.outlook = await asyncio.to_thread(look_at, profile)
+        found = self._current_outlook()
+        if found and found.prepared and self.draft and self.draft.is_about(found.prepared.subject):
+            self._show_draft()
         self._show_side()
 
     def _current_outlook(self) -> Outlook | None:
@@ -341,11 +350,28 @@ class LaunchScreen(PanelScreen):
         elif not self._went_to_error() and not self._went_to_finding() and self.draft.profile:
             self.panel.ask(partial(self._start, self.draft.profile))
 
-    def _start(self, profile: Profile, desk: "Desk") -> None:
+    def action_force(self) -> None:
+        """Starts in spite of preflight's errors; settings that are wrong cannot be forced."""
+        if self.draft is not None and not self._went_to_error() and self.draft.profile:
+            self.panel.ask(partial(self._start, self.draft.profile, force=True))
+
+    def action_fix(self) -> None:
+        """Applies what ends a finding: that of the current setting, or else the first one."""
+        row, draft = self.form.current_row, self.draft
+        finding = to_mend(self._current_outlook(), None if row is None else row.dotted)
+        if draft is None or finding is None:
+            self.panel.say("there is nothing that a setting could mend")
+            return
+        draft.mend(finding.mend)
+        self._show_draft()
+        self.form.go_to(finding.mend[0][0])
+        self.panel.say(clean(f"mended: {finding.text}"))
+
+    def _start(self, profile: Profile, desk: "Desk", *, force: bool = False) -> None:
         if desk.busy is not None:
             self.panel.say(f"busy: {desk.busy}; stop that first", severity="warning")
             return
-        desk.start(profile)
+        desk.start(profile, force=force)
         self.app.switch_mode("live")
 
     def _went_to_error(self) -> bool:
@@ -360,19 +386,17 @@ class LaunchScreen(PanelScreen):
         return True
 
     def _went_to_finding(self) -> bool:
-        """Whether preflight knows a setting that keeps this from starting; it becomes current."""
+        """Whether preflight knows what keeps this from starting; the setting it is about becomes current."""
         outlook = self._current_outlook()
-        if outlook is None or outlook.prepared is None:
+        finding = in_the_way(outlook, own_port=self._in_use() is not None)
+        if finding is None:
             return False
-        for finding in outlook.prepared.findings:
-            # A server's own port is taken until it makes room: the desk sees to that.
-            own = finding.code == "port-taken" and self._in_use() is not None
-            if finding.severity == "error" and finding.field is not None and not own:
-                self._to_form()
-                if self.form.go_to(finding.field):
-                    self.panel.say(clean(f"{finding.text}. {finding.fix}"), severity="warning")
-                    return True
-        return False
+        self._to_form()
+        if finding.field is not None:
+            self.form.go_to(finding.field)
+        key = " f mends it." if finding.mend else ""
+        self.panel.say(clean(f"{finding.text}. {finding.fix}{key}"), severity="warning")
+        return True
 
     # Size and arrangement
 

@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Iterable
 
+from specpanel.core.preflight.finding import Mend
+from specpanel.core.settings.mla import Subject
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import (
     Parsed,
@@ -25,6 +27,8 @@ class Draft:
         self.table: Table = self.saved
         self._past: list[Table] = []
         self._refused: dict[str, Parsed] = {}
+        # Until the model was looked at, its form is that of most models: without MLA.
+        self._subject = Subject("gqa")
         self._look()
 
     def _look(self) -> None:
@@ -33,7 +37,7 @@ class Draft:
         """What the settings say now, None while something is wrong with them."""
         self.errors: dict[str, str] = {} if isinstance(found, Profile) else found
         """What is wrong, by dotted name."""
-        self.rows: tuple[Row, ...] = rows(self.table, self.saved)
+        self.rows: tuple[Row, ...] = rows(self.table, self.saved, self._subject)
         for row in self.rows:
             refused = self._refused.get(row.dotted)
             if refused is not None and refused.error and row.value == refused.value:
@@ -76,6 +80,21 @@ class Draft:
         """Back to the default."""
         if row.value is not None:
             self._change(with_value(self.table, row.dotted, None))
+
+    def mend(self, mends: Iterable[Mend]) -> None:
+        """Sets what ends a finding, in one edit."""
+        table = self.table
+        for dotted, value in mends:
+            table = with_value(table, dotted, value)
+        self._change(table)
+
+    def is_about(self, subject: Subject) -> bool:
+        """Offers the settings that mean something for this model and platform; whether that is news."""
+        if subject == self._subject:
+            return False
+        self._subject = subject
+        self._look()
+        return True
 
     def undo(self) -> bool:
         """Takes the last edit back; False where there is none."""

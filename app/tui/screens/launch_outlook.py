@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.core.engine.command import shell_text
 from specpanel.core.errors import SpecpanelError
-from specpanel.core.preflight.finding import Finding
+from specpanel.core.preflight.finding import Finding, first_mendable
 from specpanel.core.session.preparing import Prepared, look_ahead
 from specpanel.core.settings.profile import Profile
 
@@ -25,6 +25,26 @@ def look_at(profile: Profile) -> Outlook:
         return Outlook(profile, look_ahead(profile), None)
     except SpecpanelError as error:
         return Outlook(profile, None, error)
+
+
+def in_the_way(outlook: Outlook | None, *, own_port: bool) -> Finding | None:
+    """The first finding that keeps this from being started.
+
+    ``own_port``: a server of ours is up, so its port is taken until it makes room: the desk sees to that.
+    """
+    prepared = None if outlook is None else outlook.prepared
+    for finding in () if prepared is None else prepared.findings:
+        if finding.severity == "error" and not (own_port and finding.code == "port-taken"):
+            return finding
+    return None
+
+
+def to_mend(outlook: Outlook | None, dotted: str | None) -> Finding | None:
+    """The finding that settings can end: the one about the setting ``dotted``, or else the first."""
+    prepared = None if outlook is None else outlook.prepared
+    findings = () if prepared is None else prepared.findings
+    here = (finding for finding in findings if dotted is not None and finding.field == dotted)
+    return first_mendable(here) or first_mendable(findings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,8 @@ class Findings(Pane):
             ink = "muted" if finding.severity == "note" else "text"
             rows += _hanging(marks[finding.severity], finding.text, width, ink)
             if finding.fix:
-                rows += _hanging((" ", "text"), finding.fix, width, "muted")
+                key: Span = ("f", "key") if finding.mend else (" ", "text")
+                rows += _hanging(key, finding.fix, width, "muted")
         if not self._errors and not any(f.severity == "error" for f in self._findings):
             good = (self.glyphs.states["good"], "good")
             rows += _hanging(good, "nothing stands in the way of a start", width, "muted")
