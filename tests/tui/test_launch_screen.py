@@ -17,7 +17,13 @@ from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.desk import Desk
-from specpanel.core.settings.files import PRESETS, find_profile, read_profile, write_profile
+from specpanel.core.settings.files import (
+    PRESETS,
+    catalogue,
+    find_profile,
+    read_profile,
+    write_profile,
+)
 from specpanel.core.settings.paths import profiles_folder
 from specpanel.core.settings.profile import Profile
 
@@ -183,7 +189,8 @@ async def test_every_size_is_filled_and_names_what_matters(
         assert "Folder or hub id of the target model." in driver.text
         assert "^r Start" in rows[-1]
         assert ("PRESETS" in driver.text) is (size[0] >= 100)
-        assert ("other profile 1/8" in driver.text) is (size[0] < 100)
+        count = len(catalogue())
+        assert (f"other profile 1/{count}" in driver.text) is (size[0] < 100)
         assert ("--port" in driver.text) is (size[0] >= 100)
         await driver.press("v")
         assert ("--port" in driver.text) is (size[0] < 100)
