@@ -223,14 +223,4 @@ CHECKPOINTS: tuple[Cause, ...] = (
         "TRITON_MLA",
         setting="drafter.attention_backend",
     ),
-    cause(
-        "model-not-found",
-        r"RepositoryNotFound|404 Client Error|is not a valid model identifier|HFValidationError"
-        r"|Repo id must|is not a local folder|does not appear to have a file named config\.json"
-        r"|Invalid repository ID or local directory",
-        "There is no such drafter: neither a folder with config.json nor a model of the hub",
-        "Check the folder's path or the hub id of drafter.model",
-        where=r"create_speculative_config|config/speculative\.py",
-        setting="drafter.model",
-    ),
 )

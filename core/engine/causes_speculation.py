@@ -221,6 +221,22 @@ SPECULATION: tuple[Cause, ...] = (
         setting="drafter.model",
     ),
     cause(
+        "drafter-weights",
+        r"^KeyError: '(?P<name>[\w.]*(?:weight|scale|bias|norm|fc|embed|d2t|t2d)[\w.]*)'",
+        "The drafter's checkpoint and its class in vLLM name their tensors otherwise ({name})",
+        WRONG_WEIGHTS,
+        where=r"drafter\.load_model|spec_decode|speculator|eagle|load_draft",
+        setting="drafter.model",
+    ),
+    cause(
+        "weights",
+        r"^KeyError: '(?P<name>[\w.]*(?:weight|scale|bias|norm|embed)[\w.]*)'",
+        "The checkpoint and its class in vLLM name their tensors otherwise ({name})",
+        "Check that this vLLM knows the checkpoint's architecture and quantisation",
+        where=r"load_weights",
+        setting="target.model",
+    ),
+    cause(
         "weights",
         r"no module or parameter named '(?P<name>[^']+)'",
         "The checkpoint holds a tensor that its architecture has no place for ({name})",

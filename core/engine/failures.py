@@ -82,6 +82,9 @@ _DEATH_NOTICES = (
 )
 # What pydantic adds to every refusal: the value in Python's words, and a link.
 _PYDANTIC_TAIL = re.compile(r" *\[type=\w+, input_value=.*$", re.DOTALL)
+_DRAFTER_LOADS = re.compile(
+    r"create_speculative_config|config/speculative\.py|drafter\.load_model|load_draft_model"
+)
 _USAGE = re.compile(r"^(?P<program>\S+(?: \S+)?): error: (?P<reason>.+)$")
 _OUTSIDE_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered|^KeyboardInterrupt\b")
 
@@ -275,17 +278,24 @@ def _from_traceback(trace: Traceback, exit_code: int | None) -> Failure:
     for raised in trace.chain:
         said = _PYDANTIC_TAIL.sub("", raised.text)
         if not _ECHO.search(said) and (match := known_cause(said, everything)):
-            return _known(*match, raised.text, process, trace.pid, excerpt, exit_code)
+            known = _known(*match, raised.text, process, trace.pid, excerpt, exit_code)
+            return _drafters_own(known) if _DRAFTER_LOADS.search(everything) else known
     return Failure(
         "unknown-error",
         _short(_PYDANTIC_TAIL.sub("", _chain_text(trace))),
         "Its log has the whole traceback.",
         process,
         trace.pid,
-        trace.final.text,
+        without_secrets(trace.final.text),
         excerpt,
         exit_code,
     )
+
+
+def _drafters_own(failure: Failure) -> Failure:
+    """A failure of a model, where the model is the drafter."""
+    setting = {"target.model": "drafter.model", "target.quantization": "drafter.quantization"}
+    return replace(failure, setting=setting.get(failure.setting or "", failure.setting))
 
 
 def _chain_text(trace: Traceback) -> str:
@@ -321,7 +331,7 @@ def _known(
         cause.fix.format_map(groups),
         process,
         pid,
-        exception,
+        without_secrets(exception),
         excerpt,
         exit_code,
         int(length) if length else None,
@@ -340,6 +350,7 @@ def _setting(cause: Cause, groups: dict[str, str]) -> str | None:
 
 def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
     """The traceback's head and, what matters most, its end."""
+    lines = tuple(without_secrets(line) for line in lines)
     if len(lines) <= EXCERPT_LINES:
         return lines
     left_out = len(lines) - EXCERPT_LINES
@@ -347,5 +358,17 @@ def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _short(text: str) -> str:
-    clean = " ".join(text.split())
+    clean = " ".join(without_secrets(text).split())
     return clean if len(clean) <= SENTENCE_LIMIT else clean[: SENTENCE_LIMIT - 1] + "…"
+
+
+# Tokens of the hub and of HTTP, and keys given on a command line.
+_SECRETS = re.compile(
+    r"\bhf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+|(?<=[?&]token=)[^&\s]+"
+    r"|(?<=api_key=)\S+|(?<='api_key': )[^,}]+"
+)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with what looks like a secret replaced by ``***``."""
+    return _SECRETS.sub("***", text)

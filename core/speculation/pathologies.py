@@ -18,6 +18,7 @@ from specpanel.core.speculation.counted import (
     counted,
 )
 from specpanel.core.speculation.pathology_causes import LikelyCause, likely_causes
+from specpanel.core.speculation.stalling import Stall
 
 Severity = Literal["error", "warning", "note"]
 
@@ -71,6 +72,8 @@ class PathologyWatch:
         self._epoch = CountedEpoch()
         self._number: tuple[int, str] | None = None
         self._uncounted: tuple[int, int] | None = None  # generation tokens, first and newest
+        self._stall = Stall()
+        self._counted: tuple[Pathology, ...] = ()
         self.found: tuple[Pathology, ...] = ()
 
     def take(self, frame: Frame) -> tuple[Pathology, ...]:
@@ -78,14 +81,16 @@ class PathologyWatch:
         number = (frame.epoch, frame.server.url)
         if number != self._number:
             self._number, self._epoch, self._uncounted = number, CountedEpoch(), None
-            self.found = ()
+            self._counted = ()
         point = counted(frame)
         if point is not None:
             self._epoch.add(point)
             drafter = frame.server.drafter
-            self.found = counter_pathologies(self._epoch, drafter)
+            self._counted = counter_pathologies(self._epoch, drafter)
         elif frame.scrape.state == "ok" and frame.totals is not None:
-            self.found = self._without_counters(frame)
+            self._counted = self._without_counters(frame)
+        self._stall.take(frame)
+        self.found = (*_stalled(self._stall), *self._counted)
         return self.found
 
     def _without_counters(self, frame: Frame) -> tuple[Pathology, ...]:
@@ -104,6 +109,17 @@ class PathologyWatch:
                 "Tokens are made and none is drafted: this server counts no drafts at all",
                 f"{made - first} tokens generated; /metrics has no vllm:spec_decode counters",
             ),
+        )
+
+
+def _stalled(stall: Stall) -> Iterator[Pathology]:
+    if stall.stalled:
+        yield pathology(
+            "stalled",
+            "error",
+            f"The server says it is well, and nothing has moved for {stall.seconds:.0f} s",
+            f"{stall.running} requests running, {stall.waiting} waiting; no token, no prompt, no request "
+            "finished meanwhile",
         )
 
 

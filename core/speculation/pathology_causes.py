@@ -64,6 +64,24 @@ _DRAFTER_LOST = LikelyCause(
 )
 
 PATHOLOGY_CAUSES: dict[str, tuple[LikelyCause, ...]] = {
+    "stalled": (
+        LikelyCause(
+            "Requests wait for KV cache that never becomes free (running 0, waiting above 0)",
+            "Look at the cache's usage; lower target.max_model_len or engine.max_num_seqs and start again.",
+            "engine.max_num_seqs",
+        ),
+        LikelyCause(
+            "A worker hangs in a kernel or a collective; the API server cannot tell",
+            "Look for 'shared memory broadcast block' in the log, and at the CPU and GPU of the workers.",
+            None,
+            "vllm#39863, vllm#16259",
+        ),
+        LikelyCause(
+            "One very long prompt is being computed",
+            "Wait: the count of prompt tokens moves when it is done.",
+            None,
+        ),
+    ),
     "no-drafts": (
         _OPT_OUT,
         LikelyCause(
