@@ -87,7 +87,7 @@ def test_a_form_lists_what_is_set_what_is_wrong_and_what_matches() -> None:
     assert "engine.port" in names  # always
     assert "traffic.seed" in [key_of(e) for e in entries(every, {"traffic.seed": "bad"})]
     assert "traffic.seed" in [key_of(e) for e in entries(every, {}, unfolded={"traffic"})]
-    found = entries(every, {}, words="sampling temperature")
+    found = entries(every, {}, words="temperature; 0")
     assert [key_of(entry) for entry in found] == ["traffic", "traffic.temperature"]
     heads = [entry for entry in entries(every, {}) if isinstance(entry, Heading)]
     assert sum(head.set_count + head.default_count for head in heads) == len(every)
