@@ -166,3 +166,11 @@ def test_a_filter_finds_by_name_flag_and_help() -> None:
     assert "target.max_model_len" in found("LONGEST prompt")
     assert "drafter.k" in found("num_speculative")
     assert found("nothing-like-that") == set()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_drafters_titles_fit_the_form(method: str) -> None:
+    found = rows({"target": {"model": "m"}, "drafter": {"method": method}})
+    titles = [row.title for row in found if row.section == "drafter"]
+    assert max(map(len, titles)) <= 21, titles
+    assert len(set(titles)) == len(titles)

@@ -49,16 +49,26 @@ class NgramGpuDrafter(Verification, NgramLookup):
 class _Suffixes(DrafterModel):
     k: DraftTokens = 8
     suffix_decoding_max_tree_depth: int | None = setting(
-        None, "Depth of the suffix tree (vLLM: 24).", 505, ge=1
+        None, "Depth of the suffix tree (vLLM: 24).", 505, ge=1, title="tree depth"
     )
     suffix_decoding_max_cached_requests: int | None = setting(
-        None, "Answers kept in the tree (vLLM: 10000).", 509, ge=0
+        None, "Answers kept in the tree (vLLM: 10000).", 509, ge=0, title="answers kept"
     )
     suffix_decoding_max_spec_factor: float | None = setting(
-        None, "Draft length by match length (vLLM: 1.0).", 515, ge=0, allow_inf_nan=False
+        None,
+        "Draft length by match length (vLLM: 1.0).",
+        515,
+        ge=0,
+        allow_inf_nan=False,
+        title="length factor",
     )
     suffix_decoding_min_token_prob: float | None = setting(
-        None, "Least likely token still drafted (vLLM: 0.1).", 520, ge=0, le=1
+        None,
+        "Least likely token still drafted (vLLM: 0.1).",
+        520,
+        ge=0,
+        le=1,
+        title="least probability",
     )
 
 

@@ -117,12 +117,14 @@ class Verification(DrafterModel):
         545,
         ge=1,
         allow_inf_nan=False,
+        title="forced length (AL)",
     )
     synthetic_acceptance_rates: tuple[float, ...] = setting(
         (),
         "Acceptance to force at each of the K positions, unconditional and never rising, blanks "
         "between: 0.9 0.7 0.4; with the rejection method synthetic.",
         537,
+        title="forced rates",
     )
 
     @model_validator(mode="after")
@@ -172,6 +174,7 @@ class Sampling(DrafterModel):
         "Find the best token on each rank and exchange only that: less traffic under tensor "
         "parallelism. Greedy drafting only.",
         457,
+        title="local argmax",
     )
 
     @model_validator(mode="after")
@@ -213,7 +216,11 @@ class Placement(DrafterModel):
     """Where and how the drafter's weights run."""
 
     draft_tensor_parallel_size: int | None = setting(
-        None, "GPUs the drafter is split over: 1 or the target's.", 407, ge=1
+        None,
+        "GPUs the drafter is split over: 1 or the target's.",
+        407,
+        ge=1,
+        title="draft GPUs (TP)",
     )
     quantization: str | None = setting(
         None,
@@ -228,7 +235,7 @@ class Placement(DrafterModel):
         "where absent.",
         424,
         pattern=r"^[A-Za-z][A-Za-z0-9_]*$",
-        title="draft attention backend",
+        title="draft attention",
     )
     kv_cache_dtype: DraftCacheType | None = setting(
         None,
@@ -265,6 +272,7 @@ class Padding(DrafterModel):
         False,
         "Draft for sequences of different lengths without padding; switches asynchronous scheduling off.",
         447,
+        title="no draft padding",
     )
 
 
@@ -273,4 +281,5 @@ class BlockDrop(DrafterModel):
         False,
         "Experimental: also reuse the last block of a cached prefix, which the drafter has not seen.",
         452,
+        title="no block drop",
     )

@@ -32,7 +32,7 @@ class DraftModelDrafter(Placement, Adaptive, Verification, Schedule, _K3):
         "The drafter has another vocabulary: draft only tokens that both share. Greedy drafting, model "
         "runner V1.",
         463,
-        title="heterogeneous vocabulary",
+        title="other vocabulary",
     )
 
     @model_validator(mode="after")
@@ -117,6 +117,7 @@ class DSparkDrafter(BlockDrop, Placement, Adaptive, Verification, Schedule, _DSp
         "Candidates that the Markov head looks at; Qwen3 drafters on one rank only.",
         608,
         ge=1,
+        title="Markov candidates",
     )
 
     @model_validator(mode="after")
@@ -149,6 +150,7 @@ class MtpDrafter(Padding, BlockDrop, Placement, Adaptive, Verification, Schedule
         "Sparse MLA: later draft tokens reuse the token indices of the first; from config.json where "
         "absent.",
         442,
+        title="share MTP indices",
     )
 
 
@@ -164,5 +166,9 @@ class MedusaDrafter(Verification, _K3):
         None, "Quantisation of the heads; from their config.json where absent.", 415, min_length=1
     )
     draft_tensor_parallel_size: int | None = setting(
-        None, "GPUs the heads are split over: 1 or the target's.", 407, ge=1
+        None,
+        "GPUs the heads are split over: 1 or the target's.",
+        407,
+        ge=1,
+        title="draft GPUs (TP)",
     )
