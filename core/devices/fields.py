@@ -14,8 +14,10 @@ MAX_16 = 0xFFFF
 MAX_32 = 0xFFFFFFFF
 MAX_64 = 0xFFFFFFFFFFFFFFFF
 
-_WIDE = frozenset({MAX_32, MAX_64})
-_ALL = frozenset({MAX_16, MAX_32, MAX_64})
+
+# As floats, because answers become floats, and 2^64-1 is none: it is rounded to 2^64.
+_WIDE = frozenset({float(MAX_32), float(MAX_64)})
+_ALL = _WIDE | {float(MAX_16)}
 _NOTHING = frozenset({"", "n/a", "na", "none", "nan", "not supported", "not available", "unknown"})
 
 NOT_SUPPORTED = "not supported"
@@ -34,7 +36,7 @@ class Rule:
     low: float
     high: float
     units: tuple[float, ...] = (1.0,)
-    sentinels: frozenset[int] = _ALL
+    sentinels: frozenset[float] = _ALL
     whole: bool = False
 
 
