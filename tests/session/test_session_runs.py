@@ -12,6 +12,7 @@ from specpanel.core.monitor.recording import read_recording
 
 KINDS = {
     "settings",
+    *("chosen", "pathology"),
     *("note", "finding", "leg", "launched", "phase", "ready", "request", "frame", "stopped"),
     "summary",
 }
@@ -114,7 +115,24 @@ def test_crash_in_the_start_exits_1_with_cause_log_and_nothing_left(flown: Flown
     assert "nonsense" in panel.err
     assert panel.of_kind("launched")[0]["log"] in panel.err
     assert panel.summary["legs"] == []
+    assert (panel.summary["failure_code"], panel.summary["failure_setting"]) == (
+        "weights",
+        "target.model",
+    )
     assert ended.left == []
+
+
+def test_what_vllm_chose_is_told_beside_what_was_wished_and_stands_in_the_summary(
+    flown: Flown,
+) -> None:
+    panel = flown["plain"].result().panel
+    [chosen] = panel.of_kind("chosen")
+    choices = {choice["name"]: choice for choice in chosen["choices"]}
+    assert choices["KV cache"]["chosen"] == "23296 tokens"
+    assert choices["drafter"]["wished"] == "ngram"
+    assert panel.summary["chosen"] == chosen["choices"]
+    kinds = [event["kind"] for event in panel.events]
+    assert kinds.index("ready") < kinds.index("chosen") < kinds.index("request")
 
 
 def test_more_than_half_of_the_requests_failing_exits_1(flown: Flown) -> None:
