@@ -4,6 +4,7 @@ Nothing here or below parses markup: a text stays what it is, character for char
 (``muted``, ``series-1``); ``specpanel.app.tui.theming`` gives them the colours of the theme.
 """
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterable
@@ -56,6 +57,11 @@ def shorten(text: str, width: int, ellipsis: str = "…") -> str:
 
 def fit(line: Iterable[Span], width: int, ellipsis: str = "…") -> Line:
     """The row in exactly ``width`` cells: cut with an ellipsis, or filled with blanks."""
+    return _fit(tuple(line), width, ellipsis)
+
+
+@functools.lru_cache(maxsize=1024)  # most rows of a screen are those of the picture before
+def _fit(line: Line, width: int, ellipsis: str) -> Line:
     spans: list[Span] = []
     room = width
     for text, ink in line:
@@ -104,11 +110,10 @@ def changed_cells(old: Line, new: Line) -> tuple[int, int] | None:
     """First cell that differs and the number of cells to the last one; ``None`` when nothing differs."""
     if old == new:
         return None
-    start = _common(old, new)
+    start, width, new_width = _common(old, new), width_of(old), width_of(new)
+    if width != new_width:
+        return start, max(width, new_width) - start
     end = _common(_reversed(old), _reversed(new))
-    width = max(width_of(old), width_of(new))
-    if width_of(old) != width_of(new):
-        return start, width - start
     return start, max(1, width - start - end)
 
 

@@ -1,6 +1,7 @@
 """The terminal app: one timer hands the newest Frames to the active screen; a driver fills the feed."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -58,6 +59,7 @@ OpenDesk = Callable[[], "Desk"]
 TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
 _TICKS_BETWEEN_TERMINAL_CHECKS = 10
+_SETTLED_S = 5.0
 _TICKS_BETWEEN_THEME_CHECKS = 4
 
 
@@ -266,6 +268,8 @@ class Panel(DeskApp):
             )
         if self._auto_tick:
             self.set_interval(TICK_S, self._timed_tick)
+            # What is loaded by then stays for good: no full collection needs to walk through it.
+            self.set_timer(_SETTLED_S, gc.freeze)
 
     async def _fetch_desk(self, open_desk: OpenDesk) -> None:
         desk = await asyncio.to_thread(open_desk)

@@ -258,3 +258,28 @@ def test_the_terminal_decides_on_the_characters(environment: dict[str, str], nam
 def test_symbols_that_do_not_exist_are_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="SPECPANEL_CHARTS=nonsense"):
         choose_glyphs({"SPECPANEL_CHARTS": "nonsense"})
+
+
+@pytest.mark.parametrize("glyphs", [BRAILLE, ASCII], ids=lambda glyphs: glyphs.name)
+@pytest.mark.parametrize("patterns", [False, True], ids=["colours", "patterns"])
+def test_a_picture_that_moved_is_the_picture_drawn_anew(glyphs: Glyphs, patterns: bool) -> None:
+    """Drawing only what is new must not be seen: gaps, spikes, crossings and marks included."""
+    dice = random.Random(5)
+    series = (Series("one", "series-1"), Series("two", "series-2", 1))
+
+    def plot() -> LinePlot:
+        made = LinePlot(series, glyphs=glyphs, low=0, high=10, patterns=patterns)
+        made.resize(40, 9, 60)
+        return made
+
+    moving, samples = plot(), []
+    for second in range(400):
+        values = [None if dice.random() < 0.1 else dice.uniform(0, 10) for _ in series]
+        samples.append((float(second), values, "mark" if second % 90 == 50 else None))
+        moving.take(samples[-1][0], values, note=samples[-1][2])
+        picture = moving.draw()
+        if second % 7 == 0:
+            anew = plot()
+            for time_s, sample, note in samples:
+                anew.take(time_s, sample, note=note)
+            assert anew.draw() == picture, second

@@ -6,6 +6,9 @@ cells and never shimmers.
 
 import math
 
+JOIN_S = 3.5
+"""Samples further apart than this are not joined by a line."""
+
 
 class Bins:
     """The newest ``count`` bins, each ``width_s`` wide, in rings of fixed size.
@@ -26,10 +29,11 @@ class Bins:
         "last",
         "lowest",
         "newest",
+        "version",
         "width_s",
     )
 
-    def __init__(self, count: int, width_s: float, *, join_s: float = 3.5) -> None:
+    def __init__(self, count: int, width_s: float, *, join_s: float = JOIN_S) -> None:
         if count < 1 or width_s <= 0:
             raise ValueError("bins need a positive count and width")
         self.count = count
@@ -42,6 +46,8 @@ class Bins:
         self.highest = [0.0] * count
         self.joined = [False] * count
         self.newest = -1
+        self.version = 0
+        """Grows with every change that a picture could show."""
         self._time_s = -math.inf
         self._broken = True
 
@@ -57,17 +63,21 @@ class Bins:
         if number <= self.newest - self.count or number < 0:
             return
         slot = number % self.count
+        joined = not self._broken and time_s - self._time_s <= self.join_s
+        self._time_s = time_s
+        self._broken = False
         if self.index[slot] == number:
+            if value == self.last[slot]:
+                return
             self.lowest[slot] = min(self.lowest[slot], value)
             self.highest[slot] = max(self.highest[slot], value)
         else:
             self.index[slot] = number
             self.first[slot] = self.lowest[slot] = self.highest[slot] = value
-            self.joined[slot] = not self._broken and time_s - self._time_s <= self.join_s
+            self.joined[slot] = joined
         self.last[slot] = value
         self.newest = max(self.newest, number)
-        self._time_s = time_s
-        self._broken = False
+        self.version += 1
 
     def break_line(self) -> None:
         """The next sample starts a new line."""

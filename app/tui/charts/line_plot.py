@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from specpanel.app.tui.charts.bins import Bins
+from specpanel.app.tui.charts.bins import JOIN_S, Bins
 from specpanel.app.tui.charts.cells import LABEL_CELLS, runs, time_axis, write, write_note
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.raster import Raster
@@ -61,12 +61,14 @@ class LinePlot:
         self._log = log
         self._range = RangeKeeper(low=low, high=high, log=log)
         self._marks: deque[tuple[float, str]] = deque(maxlen=_MARKS_KEPT)
+        self._marks_made = 0
         self._bins: tuple[Bins, ...] = ()
         self._raster: Raster | None = None
         self._now_s = 0.0
         self._width = self._height = 0
         self._window_s = 60.0
         self._drawn: tuple[int, Scale] | None = None
+        self._picture: tuple[object, list[Line]] | None = None
         self.empty_reason = ""
         self.cursor: int | None = None
 
@@ -75,7 +77,7 @@ class LinePlot:
         self._width, self._height, self._window_s = width, height, window_s
         columns, rows = width - LABEL_CELLS - 1, height - 1
         self._marks.clear()
-        self._drawn = None
+        self._drawn = self._picture = None
         self._now_s = 0.0
         self._range.forget()
         if columns < _MINIMUM_COLUMNS or rows < _MINIMUM_ROWS - 1:
@@ -83,7 +85,10 @@ class LinePlot:
             return
         self._raster = Raster(columns, rows, self.glyphs)
         dots = self._raster.dots_wide
-        self._bins = tuple(Bins(dots + 2, window_s / dots) for _ in self.series)
+        bin_s = window_s / dots
+        # A line can come in from the left: bins are kept for as long as two samples are joined.
+        hidden = math.ceil(max(JOIN_S, 1.5 * bin_s) / bin_s) + 2
+        self._bins = tuple(Bins(dots + hidden, bin_s) for _ in self.series)
 
     @property
     def bin_s(self) -> float:
@@ -118,6 +123,7 @@ class LinePlot:
     def mark(self, time_s: float, label: str) -> None:
         """A vertical line with a note."""
         self._marks.append((time_s, clean(label)))
+        self._marks_made += 1
 
     def move_cursor(self, columns: int) -> None:
         """Moves the value cursor, which counts cells from the right edge; it appears there."""
@@ -143,6 +149,21 @@ class LinePlot:
         if raster is None:
             return [((" " * max(0, self._width), "text"),) for _ in range(max(0, self._height))]
         right = self._right(raster)
+        shows = (
+            right,
+            tuple(bins.version for bins in self._bins),
+            self.cursor,
+            self.empty_reason,
+            self.patterns,
+            self._marks_made,
+        )
+        if self._picture is not None and self._picture[0] == shows:
+            return self._picture[1]
+        lines = self._draw(raster, right)
+        self._picture = None if self._range.will_shrink else (shows, lines)
+        return lines
+
+    def _draw(self, raster: Raster, right: int) -> list[Line]:
         oldest = right - raster.dots_wide + 1
         spans = [span for bins in self._bins if (span := bins.span(oldest)) is not None]
         span = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
@@ -167,10 +188,13 @@ class LinePlot:
 
     def _rasterise(self, raster: Raster, right: int, scale: Scale) -> None:
         from_column = 0
-        if self._drawn == (right, scale):
-            # Same bins, same axis: only what the newest samples can reach is drawn again.
+        if self._drawn is not None and self._drawn[1] == scale:
+            # The same axis: the picture moves, and only what the newest samples can reach is drawn again.
+            moved = min(raster.columns, (right - self._drawn[0]) // self.glyphs.dots_x)
             reach = math.ceil(self._bins[0].join_s / self.bin_s / self.glyphs.dots_x) + 1
-            from_column = max(0, raster.columns - 1 - reach)
+            from_column = max(0, raster.columns - 1 - reach - moved)
+            if moved:
+                raster.shift(moved)
         raster.clear(from_column)
         for owner, (series, bins) in enumerate(zip(self.series, self._bins, strict=True), 1):
             dash = series.dash if self.patterns else 0

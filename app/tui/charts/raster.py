@@ -27,6 +27,13 @@ class Raster:
             self.bits[row][from_column:] = blank
             self.owner[row][from_column:] = blank
 
+    def shift(self, columns: int) -> None:
+        """Moves the picture to the left; what comes in at the right is blank."""
+        blank = bytes(columns)
+        for row in range(self.rows):
+            self.bits[row] = self.bits[row][columns:] + blank
+            self.owner[row] = self.owner[row][columns:] + blank
+
     def line(
         self,
         owner: int,
@@ -81,7 +88,7 @@ class Raster:
 
     def _before(self, bins: Bins, left: int, start: int) -> int | None:
         """The last filled column of dots before ``start``, looking back as far as bins are kept."""
-        oldest = max(-left, start - bins.count + 1, -1)
+        oldest = max(-left, self.dots_wide - bins.count)
         return next((x for x in range(start - 1, oldest - 1, -1) if bins.has(left + x)), None)
 
     def _span(self, owner: int, x: int, one: int, other: int, start: int) -> None:

@@ -136,6 +136,11 @@ class RangeKeeper:
             self._too_large_since_s = None
         return self._scale or wanted_scale
 
+    @property
+    def will_shrink(self) -> bool:
+        """Whether the scale changes with time alone."""
+        return self._too_large_since_s is not None
+
     def forget(self) -> None:
         self._scale = None
         self._too_large_since_s = None

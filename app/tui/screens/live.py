@@ -26,6 +26,7 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 
 WINDOWS_MINUTES = (1, 5, 15, 60)
+_LINES_COME_IN_S = 5.0  # before the window begins, so that lines come in from the left
 
 
 class LiveScreen(PanelScreen):
@@ -89,7 +90,7 @@ class LiveScreen(PanelScreen):
     def history(self, track: str) -> tuple[Iterator[Moment], float]:
         """The Moments that a chart shows, up to the newest that was shown, and the window in seconds."""
         window_s = self.window_minutes * 60.0
-        since_s = self._now_s - window_s - 1.0
+        since_s = self._now_s - window_s - _LINES_COME_IN_S
         return self.timeline.moments(track, until=self._seen, since_s=since_s), window_s
 
     # What comes in
