@@ -43,8 +43,10 @@ def test_a_number_is_read_in_every_shape_that_a_vendor_gives_it(
     assert to_number(answer) == number
 
 
-@pytest.mark.parametrize("name", sorted(FIELDS))
-@given(value=st.one_of(st.floats(), st.integers(-(2**70), 2**70), st.text(), st.binary()))
+@given(
+    name=st.sampled_from(sorted(FIELDS)),
+    value=st.one_of(st.floats(), st.integers(-(2**70), 2**70), st.text(), st.binary()),
+)
 def test_no_answer_gives_a_figure_outside_its_range(name: str, value: Any) -> None:
     figure, why = measure(name, value)
     rule = FIELDS[name]

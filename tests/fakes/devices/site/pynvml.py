@@ -63,7 +63,11 @@ def _call(name, *arguments):
     handle, *more = arguments
     if name == "nvmlDeviceGetMigDeviceHandleByIndex":
         if more[0] < len(handle.slices):
-            return handle.slices[more[0]]
+            found = handle.slices[more[0]]
+            # Memory asked for through this handle is the card's, as a program that opens the card by
+            # its index sees it.
+            memory = {key: handle.answers[key] for key in handle.answers if "MemoryInfo" in key}
+            return device_script.Handle({**found.answers, **memory}, found.number)
         raise NVMLError(_pynvml.NVML_ERROR_NOT_FOUND)
     if name == "nvmlDeviceGetMaxMigDeviceCount":
         return 7
