@@ -1,8 +1,10 @@
 """Findings about acceptance: silent on healthy streams whatever chance does, loud on broken ones and soon."""
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +28,7 @@ from specpanel.core.speculation.pathologies import (
 from specpanel.core.speculation.pathology_causes import PATHOLOGY_CAUSES
 from specpanel.core.traffic.records import RequestRecord
 
-STREAMS = 120
+STREAMS = int(os.environ.get("SPECPANEL_STREAMS", "120"))  # simulated; more take longer
 DRAFTS_A_STREAM = 4000
 DRAFTS_A_POINT = 40
 K = 4
@@ -125,7 +127,7 @@ def test_a_stream_of_nothing_accepted_is_told_within_240_drafts():
         assert found["nothing-accepted"] <= 240
 
 
-@pytest.mark.parametrize(("rate", "within"), [(0.02, 800), (0.05, 2600)])
+@pytest.mark.parametrize(("rate", "within"), [(0.02, 600), (0.05, 1400)])
 def test_a_drafter_that_is_almost_never_right_is_told_soon(rate, within):
     for seed in range(20):
         found = codes_over(stream(random.Random(seed), lambda _: (rate, 0.3, 0.3, 0.3), 3000))
@@ -156,10 +158,10 @@ def test_a_fall_is_withdrawn_when_acceptance_comes_back():
     }
 
 
-def test_a_cliff_is_told_at_its_position_within_1500_drafts():
+def test_a_cliff_is_told_at_its_position_within_400_drafts():
     for seed in range(20):
         found = codes_over(stream(random.Random(seed), lambda rng: (0.75, 0.7, 0.02, 0.5), 3000))
-        assert found["cliff"] <= 1500
+        assert found["cliff"] <= 400
     epoch = CountedEpoch()
     epoch.add(point(0, (0, 0, 0, 0)))
     epoch.add(point(2000, (1500, 1050, 20, 10)))
@@ -414,3 +416,9 @@ def test_ranges_are_in_the_order_of_the_context():
     ranges = context_ranges(requests(3, lambda own, _: own))
     assert [one.low for one in ranges] == sorted(one.low for one in ranges)
     assert sum(one.drafts for one in ranges) == 48 * 30
+
+
+def test_the_page_lists_every_finding():
+    page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    listed = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert set(PATHOLOGY_CAUSES) <= listed
