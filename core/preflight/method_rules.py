@@ -19,15 +19,11 @@ from specpanel.core.preflight.rule import Remark, Rule, rule
 from specpanel.core.preflight.runner import SWITCH, has_triton, not_on_v1, not_on_v2, runner_of
 from specpanel.core.preflight.surroundings import Surroundings
 from specpanel.core.settings.drafters.names import name_note
+from specpanel.core.settings.drafters.table import FACTS, Cell
 from specpanel.core.settings.profile import Profile
 
 SUFFIX_PACKAGE = "arctic-inference"
 SUFFIX_VERSION = "0.1.1"
-# vLLM's methods that do not run on a CPU, and why.
-NOT_ON_CPU: dict[str, str] = {
-    "ngram_gpu": "it keeps its tables on a GPU",
-    "dspark": "it needs model runner V2, which needs Triton",
-}
 NOT_IMPLEMENTED: frozenset[str] = frozenset({"mlp_speculator"})
 # Methods that keep asynchronous scheduling on a GPU (config/vllm.py); the others switch it off.
 ASYNC_METHODS: frozenset[str] = frozenset(
@@ -39,24 +35,49 @@ def _spec(profile: Profile) -> dict[str, Any]:
     return profile.drafter.speculative_config() or {}
 
 
+def _cell(profile: Profile, around: Surroundings) -> Cell | None:
+    """What the table of drafters says of this method on this platform; None where it says nothing."""
+    facts = FACTS.get(profile.drafter.method)
+    if facts is None:
+        return None
+    return {"cuda": facts.cuda, "rocm": facts.rocm, "cpu": facts.cpu}.get(around.platform)
+
+
 @rule(
-    "method-not-on-cpu",
+    "method-not-here",
     "error",
-    "The drafting method needs a GPU.",
-    "Use ngram, suffix, draft_model, eagle3, p_eagle, dflash or mtp on a CPU.",
+    "The drafting method does not run on this platform.",
+    "Use another one; specpanel drafters lists which run where.",
 )
-def method_runs_on_a_cpu(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    method = _spec(profile).get("method")
-    if around.platform != "cpu" or method not in NOT_ON_CPU:
+def method_runs_here(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    cell = _cell(profile, around)
+    if cell is None or cell.support != "no":
         return
-    other = "ngram" if method == "ngram_gpu" else None
+    other = "ngram" if profile.drafter.method == "ngram_gpu" else None
+    where = {"cpu": "a CPU", "cuda": "CUDA", "rocm": "ROCm"}[around.platform]
     yield Remark(
-        f"the drafter {profile.drafter.method} does not run on a CPU: {NOT_ON_CPU[method]}",
-        "Use the drafter ngram." if other else "Use a drafter that runs on a CPU, such as eagle3.",
+        f"the drafter {profile.drafter.method} does not run on {where}: {cell.note}",
+        f"Use the drafter {other}." if other else "specpanel drafters lists those that do.",
         "drafter.method",
-        ("platform cpu",),
-        (("drafter.method", "ngram"),) if other else (),
+        (f"platform {around.platform}",),
+        (("drafter.method", other),) if other else (),
     )
+
+
+@rule(
+    "method-caveat",
+    "note",
+    "The drafting method runs on this platform with a restriction.",
+    "See that the restriction does not concern you.",
+)
+def method_runs_wholly(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    cell = _cell(profile, around)
+    if around.platform != "rocm" and around.drafter and around.drafter.config:
+        return  # what restricts it elsewhere is the drafter's geometry, which was judged
+    if cell is not None and cell.support in ("part", "unknown") and cell.note:
+        yield Remark(
+            f"{profile.drafter.method} on {around.platform}: {cell.note}", "", "drafter.method"
+        )
 
 
 @rule(
@@ -119,8 +140,8 @@ def triton_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]:
 )
 def runner_v1_can(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     runner = runner_of(profile, around)
-    method = _spec(profile).get("method")
-    if runner.name != "v1" or (around.platform == "cpu" and method in NOT_ON_CPU):
+    cell = _cell(profile, around)
+    if runner.name != "v1" or (cell is not None and cell.support == "no"):
         return
     for what in not_on_v1(profile, around):
         mend = (("drafter.enable_adaptive_verification", None),) if "adaptive" in what else ()
@@ -395,7 +416,8 @@ def drafter_has_its_backend(profile: Profile, around: Surroundings) -> Iterator[
 RULES: tuple[Rule, ...] = (
     method_has_its_own_name,
     drafter_has_its_backend,
-    method_runs_on_a_cpu,
+    method_runs_here,
+    method_runs_wholly,
     method_is_implemented,
     suffix_package_is_there,
     triton_is_there,

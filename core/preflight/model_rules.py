@@ -143,7 +143,6 @@ def weights_are_no_pickles(profile: Profile, around: Surroundings) -> Iterator[R
     "error",
     "A model's folder has a config.json and no weights, or not all that its index names.",
     "Download the missing files.",
-    also=("warning",),
 )
 def weights_are_whole(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     for role, model in _named(around):

@@ -76,9 +76,10 @@ def not_on_v1(profile: Profile, around: Surroundings) -> tuple[str, ...]:
     if spec.get("enable_adaptive_verification"):
         found.append("adaptive verification")
     config = around.drafter.config if around.drafter else None
+    candidates = config is not None and CANDIDATE_HEADS.intersection(config.architectures)
+    if profile.drafter.method == "dflash2" or (spec.get("method") == "dflash" and candidates):
+        found.append("DFlash heads with candidates (DFlash2)")
     if spec.get("method") == "dflash" and config is not None:
-        if CANDIDATE_HEADS.intersection(config.architectures):
-            found.append("DFlash heads with candidates (DFlash2)")
         kinds = config.layer_kinds
         if kinds is not None and kinds.sliding and kinds.growing:
             found.append("DFlash drafters that mix sliding and full attention")

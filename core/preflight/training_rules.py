@@ -169,7 +169,6 @@ def method_is_the_drafters(profile: Profile, around: Surroundings) -> Iterator[R
     "error",
     "A drafter of whole blocks names no mask token, which vLLM needs to draft all positions at once.",
     "Take the checkpoint's config.json from its source again.",
-    also=("warning",),
 )
 def mask_token_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     config = around.drafter.config if around.drafter else None
@@ -209,7 +208,6 @@ def verifier_is_here(profile: Profile, around: Surroundings) -> Iterator[Remark]
     "error",
     "The checkpoint's Speculators section lacks what vLLM reads.",
     "Export it again with speculators.",
-    also=("note",),
 )
 def speculators_format_is_read(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     config = around.drafter.config if around.drafter else None

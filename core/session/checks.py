@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from specpanel.core.engine.command import platform_of
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.errors import ConfigurationError, LaunchError, SpecpanelError
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.rules import blocking, check
+from specpanel.core.preflight.visible import visible_now
 from specpanel.core.session.events import FindingMade, Forced
 from specpanel.core.settings.profile import Profile
 
@@ -39,7 +41,9 @@ def refuse_what_cannot_work(
         ConfigurationError: the profile asks for something that cannot be.
         LaunchError: the machine is not ready for it: a taken port, a missing package.
     """
-    findings = check(profile, gather(profile, facts))
+    devices, broken = visible_now(profile, platform_of(profile, facts))
+    around = gather(profile, facts, devices=devices, device_problem=broken)
+    findings = check(profile, around)
     errors = blocking(findings)
     for finding in findings:
         if force or finding not in errors[:1]:

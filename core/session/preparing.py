@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from specpanel.core.demo.model import damage, demo_model_folder
-from specpanel.core.engine.command import Command, build_command
+from specpanel.core.engine.command import Command, build_command, platform_of
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.preflight.finding import Finding
@@ -12,6 +12,7 @@ from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.memory_estimate import MemoryEstimate, estimate
 from specpanel.core.preflight.mla_rules import kind_of
 from specpanel.core.preflight.rules import check
+from specpanel.core.preflight.visible import visible_now
 from specpanel.core.session.targets import (
     DEMO_PREFIX,
     drafter_model,
@@ -47,7 +48,8 @@ def look_ahead(profile: Profile) -> Prepared:
     facts = probe_interpreter(python)
     placed = with_model_paths(profile, python, None)
     command = build_command(placed, facts, os.environ)
-    around = gather(placed, facts)
+    devices, broken = visible_now(placed, platform_of(placed, facts))
+    around = gather(placed, facts, devices=devices, device_problem=broken)
     findings = _with_models_to_come(profile, check(placed, around))
     subject = Subject(kind_of(around.target.config, placed, around), around.platform)
     return Prepared(placed, facts, command, findings, estimate(placed, around), subject)
