@@ -131,8 +131,8 @@ def _target_folder(model: str) -> Path:
     from specpanel.core.session.targets import DEMO_MODELS, DEMO_PREFIX
 
     if model.removeprefix(DEMO_PREFIX) in DEMO_MODELS and model.startswith(DEMO_PREFIX):
-        return demo_model_folder()
-    return Path(model)
+        return demo_model_folder().resolve()
+    return Path(model).expanduser().resolve()
 
 
 def _content(facts: "DrafterFacts") -> dict[str, Any]:

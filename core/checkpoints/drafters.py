@@ -56,19 +56,23 @@ class Candidate:
     """A checkpoint that was found. ``recognised`` is None for an ordinary model.
 
     ``name`` is what to write as the drafter's model: the hub id of one in the cache, else its folder.
+    ``folder`` and ``verifier`` (the target that it was trained with, where its file names one) are free
+    of links, so that equal places are equal.
     """
 
     name: str
     folder: Path
     config: ModelConfig
     recognised: Recognised | None
+    verifier: Path | None = None
 
 
-def recognise(config: ModelConfig, values: Mapping[str, Any]) -> Recognised | None:
+def recognise(config: ModelConfig, values: Mapping[str, Any], name: str) -> Recognised | None:
     """The drafter that a checkpoint is; None for an ordinary model, which may still draft for a larger.
 
     Args:
         values: the same ``config.json``, decoded, for the few marks that are no geometry.
+        name: its hub id or the name of its folder.
     """
     algorithm = config.speculators.algorithm if config.speculators else None
     if algorithm is not None:
@@ -83,7 +87,7 @@ def recognise(config: ModelConfig, values: Mapping[str, Any]) -> Recognised | No
                 return Recognised(method, architecture)
     if any(values.get(name) is not None for name in _PARALLEL_TOKENS):
         return Recognised("pard", "a model with a token for parallel drafting")
-    return _by_name(config)
+    return _by_name(config, name)
 
 
 def _of_speculators(config: ModelConfig, algorithm: str) -> Recognised:
@@ -97,10 +101,10 @@ def _of_speculators(config: ModelConfig, algorithm: str) -> Recognised:
     return Recognised(method, f"trained with Speculators{f', EAGLE{version}' if version else ''}")
 
 
-def _by_name(config: ModelConfig) -> Recognised | None:
+def _by_name(config: ModelConfig, name: str) -> Recognised | None:
     """Heads of the first EAGLE releases call themselves a plain one-layer model; their name tells."""
-    name = config.folder.name.lower()
-    if config.layers != 1 or "eagle" not in name:
+    lower = name.lower()
+    if config.layers != 1 or "eagle" not in lower:
         return None
-    method = "eagle3" if "eagle3" in name or config.aux_layers else "eagle"
+    method = "eagle3" if "eagle3" in lower or config.aux_layers else "eagle"
     return Recognised(method, "one layer, and called EAGLE")

@@ -7,7 +7,7 @@ pays is told by a measurement alone.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Literal
 
 from specpanel.core.checkpoints.config import ModelConfig
@@ -57,12 +57,13 @@ def ranked(
     """Every drafter that was found or needs no weights, the likeliest first, the unfit last.
 
     Args:
+        target: read from its folder without links.
         device: what vLLM will run on; None where it is not known, and nothing is said of it.
         packages: distributions beside vLLM; None where they are not known.
     """
     found = [_mtp(target, device), *_model_free(device, packages)]
     for candidate in candidates:
-        if candidate.folder.resolve() != target.folder.resolve():
+        if candidate.folder != target.folder:
             found.extend(_of_candidate(target, candidate, device))
     order = {"yes": 0, "perhaps": 1, "no": 2}
     return tuple(
@@ -89,7 +90,7 @@ def _of_candidate(
     group = 3
     if method in HEADS:
         reasons += _head(target, config, method)
-        verifier = _verifier(target, config)
+        verifier = _verifier(target, candidate)
         if verifier is not None:
             reasons.insert(0, verifier)
             group = 1 if verifier.kind == "for" else 3
@@ -176,14 +177,14 @@ def _vocabulary(target: ModelConfig, draft: ModelConfig, method: str) -> Iterabl
     yield Reason("against", text)
 
 
-def _verifier(target: ModelConfig, head: ModelConfig) -> Reason | None:
+def _verifier(target: ModelConfig, head: Candidate) -> Reason | None:
     """What the head says of the target that it was trained with."""
-    named = head.speculators.verifier if head.speculators else None
+    named = head.config.speculators.verifier if head.config.speculators else None
     if not named:
         return None
-    if Path(named).expanduser().resolve() == target.folder.resolve():
+    if head.verifier == target.folder:
         return Reason("for", "trained for this target")
-    if Path(named).name == target.folder.name:
+    if PurePath(named).name == target.folder.name:
         return Reason("note", f"trained for a target of this name ({named})")
     return Reason("note", f"trained for {named}")
 

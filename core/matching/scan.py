@@ -57,12 +57,14 @@ def scan(folders: Sequence[Path], cache: Path | None = None) -> Scan:
             continue
         try:
             values = read_json(folder / CONFIG_FILE)
-            config = parse_config(values, folder)
+            config = parse_config(values, real)
         except ConfigurationError as error:
             unreadable.append(error.message)
             continue
-        name = hub_id or str(folder)
-        found[real] = Candidate(name, folder, config, recognise(config, values))
+        recognised = recognise(config, values, hub_id or real.name)
+        named = config.speculators.verifier if config.speculators else None
+        verifier = Path(named).expanduser().resolve() if named and "\0" not in named else None
+        found[real] = Candidate(hub_id or str(folder), real, config, recognised, verifier)
     return Scan(tuple(found.values()), tuple(unreadable), budget[0] > 0)
 
 

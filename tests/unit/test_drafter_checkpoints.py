@@ -37,7 +37,7 @@ def test_the_small_drafters_are_what_speculators_writes(algorithm: str, tmp_path
 
 
 def kind(folder: Path, **values: Any) -> str | None:
-    found = recognise(parse_config(values, folder), values)
+    found = recognise(parse_config(values, folder), values, folder.name)
     return None if found is None else found.method or f"not served: {found.what}"
 
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_served_says_what_it_is(values: dict[str, Any], words: st
 
 def test_eagle_3_1_is_told_by_its_norms() -> None:
     values = {"speculators_model_type": "eagle3", "fc_norm": True}
-    found = recognise(parse_config(values, Path("/x")), values)
+    found = recognise(parse_config(values, Path("/x")), values, "x")
     assert found is not None
     assert found.method == "eagle3"
     assert "3.1" in found.what
@@ -150,11 +150,22 @@ def test_the_hub_cache_gives_the_snapshot_that_main_points_to(tmp_path: Path) ->
     (tmp_path / "models--org--empty").mkdir()
     (found,) = scan([], tmp_path).candidates
     assert found.name == "org/Head-EAGLE3"
+    assert found.folder == (model / "snapshots" / "aaa").resolve()
     assert found.recognised is not None
     assert found.recognised.method == "eagle3"
     (model / "refs" / "main").write_text("../../elsewhere")
     (found,) = scan([], tmp_path).candidates
     assert found.folder == newer or found.folder.name in {"aaa", "bbb"}
+
+
+def test_a_head_of_the_first_releases_is_told_by_its_hub_id(tmp_path: Path) -> None:
+    """The folder of a snapshot is called after its commit."""
+    model = tmp_path / "models--yuhuili--EAGLE-LLaMA3-Instruct-8B"
+    plain = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1}
+    checkpoint(model / "snapshots" / "0a1b", **plain)
+    (found,) = scan([], tmp_path).candidates
+    assert found.recognised is not None
+    assert found.recognised.method == "eagle"
 
 
 def test_a_cache_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
@@ -177,4 +188,4 @@ def test_the_tiny_target_reads_as_what_it_is(tmp_path: Path) -> None:
     config = read_config(tiny.write_target(tmp_path / "target"))
     assert (config.hidden_size, config.layers, config.vocab_size) == (64, 4, 320)
     values = read_json(config.folder / "config.json")
-    assert recognise(config, values) is None
+    assert recognise(config, values, "target") is None

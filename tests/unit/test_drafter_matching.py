@@ -48,7 +48,9 @@ def target(**changes: Any) -> ModelConfig:
 def candidate(name: str, **values: Any) -> Candidate:
     folder = Path(name)
     config = parse_config(values, folder)
-    return Candidate(name, folder, config, recognise(config, values))
+    verifier = config.speculators.verifier if config.speculators else None
+    place = Path(verifier) if verifier else None
+    return Candidate(name, folder, config, recognise(config, values, name), place)
 
 
 def head(name: str = "/runs/head", **changes: Any) -> Candidate:
@@ -194,6 +196,16 @@ def test_what_fits_a_target_is_printed_with_the_command_that_launches_it(disk: P
     assert f"Try the first: specpanel run --model {target} --drafter " in text
     assert "skipped:" in result.output
     assert "is not JSON" in result.output
+
+
+def test_a_head_trained_through_a_link_to_the_target_is_this_targets(
+    disk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(disk / "target")
+    tiny.write_eagle3(tmp_path / "linked", tmp_path / "link")
+    (found,) = scan([tmp_path / "linked"]).candidates
+    match = only(ranked(read_config((disk / "target").resolve()), [found]), found.name)
+    assert texts(match, "for").startswith("trained for this target")
 
 
 def test_no_name_from_disk_reaches_the_terminal_unprintable(disk: Path) -> None:
