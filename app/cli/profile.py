@@ -146,8 +146,8 @@ def validate(names: Annotated[list[str] | None, typer.Argument(metavar="PROFILEâ
             talk(f"âœ“ {path}")
         except ConfigurationError as error:
             wrong.extend(error.every or (error,))
-    for error in wrong[:-1]:
-        say(error)
+    for each in wrong[:-1]:
+        say(each)
     if wrong:
         leave(wrong[-1])
 
