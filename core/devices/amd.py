@@ -170,6 +170,7 @@ class AmdBackend:
             partition=partition or None,
             hip_index=number if hip is None else int(hip),
             node=None if render is None else f"/dev/dri/renderD{int(render)}",
+            graphics_target=target or (files.target if files else None),
         )
         return AmdCard(device, handle, replace(files, unified=unified) if files else None)
 

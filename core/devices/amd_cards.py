@@ -43,6 +43,7 @@ def cards_of_files(files: tuple[SysfsCard, ...]) -> list[AmdCard]:
             partition=card.partition,
             hip_index=number,
             node=card.node,
+            graphics_target=card.target,
         )
         cards.append(AmdCard(device, None, card))
     return cards
@@ -87,6 +88,7 @@ def _partitioned(slot: str, parts: list[AmdCard], index: int, seen: set[str]) ->
         bus_id=first.bus_id,
         memory_kind=first.memory_kind,
         partition=first.partition,
+        graphics_target=first.graphics_target,
     )
     for number, part in enumerate(parts):
         uuid = part.device.uuid if part.device.uuid not in seen else f"{part.device.uuid}/{number}"

@@ -63,6 +63,16 @@ class SysfsCard:
         names = sorted(path.name for path in (self.folder / "drm").glob("renderD*"))
         return f"/dev/dri/{names[0]}" if names else None
 
+    @property
+    def target(self) -> str | None:
+        """``gfx1151`` from the versions of the graphics core that the driver discovered."""
+        core = "ip_discovery/die/0/GC/0"
+        numbers = [self.number(f"{core}/{part}") for part in ("major", "minor", "revision")]
+        if any(number is None for number in numbers):
+            return None
+        major, minor, revision = (int(number or 0) for number in numbers)
+        return f"gfx{major}{minor:x}{revision:x}"
+
     def gather(self, tier: Tier, gathered: Gathered) -> None:
         """Take what the files give of a tier, where nothing better was there before."""
         if tier == "fast":
@@ -141,7 +151,7 @@ def _cards(root: Path) -> Iterator[SysfsCard]:
         if "-" in entry.name or card.text("vendor") != _AMD:
             continue
         bus_id = _bus_id(card)
-        yield SysfsCard(folder, bus_id, is_unified(card.name, _graphics_target(card)))
+        yield SysfsCard(folder, bus_id, is_unified(card.name, card.target))
 
 
 def _bus_id(card: SysfsCard) -> str:
@@ -149,13 +159,3 @@ def _bus_id(card: SysfsCard) -> str:
         if line.startswith("PCI_SLOT_NAME="):
             return line.partition("=")[2].lower()
     return card.folder.resolve().name.lower()
-
-
-def _graphics_target(card: SysfsCard) -> str | None:
-    """``gfx1151`` from the versions of the graphics core that the driver discovered."""
-    core = "ip_discovery/die/0/GC/0"
-    numbers = [card.number(f"{core}/{part}") for part in ("major", "minor", "revision")]
-    if any(number is None for number in numbers):
-        return None
-    major, minor, revision = (int(number or 0) for number in numbers)
-    return f"gfx{major}{minor:x}{revision:x}"

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 import psutil
 
 from specpanel.core.devices.child import Deadlines
-from specpanel.core.devices.records import Device, DeviceReading, DeviceSample, Vendor
+from specpanel.core.devices.records import (
+    Device,
+    DeviceProcess,
+    DeviceReading,
+    DeviceSample,
+    Vendor,
+)
 from specpanel.core.devices.visibility import visible_devices
 from specpanel.core.devices.watch import read_once
 
@@ -29,6 +35,7 @@ class DeviceMemory:
     total_bytes: int | None
     shared: bool = False
     absent: str | None = None
+    holders: tuple[DeviceProcess, ...] = ()  # of this namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,9 @@ def memory_outlook(
         python: the interpreter of the reader.
         deadlines: how long to wait for what.
     """
-    sample, inventory = read_once(python=python, deadlines=deadlines, wait_s=_WAIT_S)
+    sample, inventory = read_once(
+        python=python, deadlines=deadlines, wait_s=_WAIT_S, processes=True
+    )
     libraries = inventory.libraries if inventory else ()
     failures = {one.vendor: one.reason or "" for one in libraries if one.state == "failed"}
     return outlook(sample, os.environ if environment is None else environment, vendor, failures)
@@ -105,7 +114,8 @@ def _memory(device: Device, reading: DeviceReading | None) -> DeviceMemory:
         return DeviceMemory(device, None, None, shared, why)
     used, total = reading.memory_used_bytes, reading.memory_total_bytes
     if used is not None and total is not None:
-        return DeviceMemory(device, max(0, total - used), total, shared)
+        free = max(0, total - used)
+        return DeviceMemory(device, free, total, shared, holders=reading.processes or ())
     if unified:
         return DeviceMemory(device, psutil.virtual_memory().available, None, shared)
     absent = reading.absent.get("memory_used_bytes") or reading.absent.get("memory_total_bytes")

@@ -120,6 +120,7 @@ class NvidiaBackend:
         uuid = _text(self._one("nvmlDeviceGetUUID", handle, of=label))
         name = _text(self._one("nvmlDeviceGetName", handle, of=label))
         mode = self._one("nvmlDeviceGetMigMode", handle, of=label)
+        cuda = _or_none(self._one("nvmlDeviceGetCudaComputeCapability", handle, of=label))
         in_mig = not isinstance(mode, Failed) and bool(mode) and to_number(mode[0]) == 1
         device = Device(
             uuid=uuid or f"nvidia-{bus_id or number}",
@@ -128,6 +129,7 @@ class NvidiaBackend:
             index=number,
             name=name or f"GPU {number} (unreadable name)",
             bus_id=_as_linux(bus_id),
+            compute_capability=".".join(str(part) for part in cuda) if cuda else None,
         )
         card = NvmlCard(device, handle, in_mig)
         if self._is_unified(card):
@@ -164,6 +166,7 @@ class NvidiaBackend:
                 parent_uuid=card.device.uuid,
                 parent_index=card.device.index,
                 partition=profile[1] if profile else None,
+                compute_capability=card.device.compute_capability,
             )
             found.append(NvmlCard(device, handle if isinstance(own, Failed) else own, True))
         return found

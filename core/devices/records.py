@@ -41,6 +41,8 @@ class Device:
     power_shared_with_uuid: str | None = None  # the device whose power figure holds this one's too
     hip_index: int | None = None  # the number that HIP_VISIBLE_DEVICES takes; None on NVIDIA
     node: str | None = None  # "/dev/dri/renderD128", where it is known
+    compute_capability: str | None = None  # "9.0", CUDA's
+    graphics_target: str | None = None  # "gfx942", ROCm's
 
     @property
     def label(self) -> str:

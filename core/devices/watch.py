@@ -44,7 +44,7 @@ class DeviceWatch:
         self._state: ReaderState = "starting"
         self._reason: str | None = None
         self._readings: tuple[DeviceReading, ...] = ()
-        self._answered_s: float | None = None
+        self.answered_s: float | None = None  # monotonic
         self._asked_s: float | None = None
         self._processes = False
         self._without_amdsmi: str | None = None
@@ -64,7 +64,7 @@ class DeviceWatch:
         """What is known now; never waits."""
         now_s = time.monotonic()
         inventory = self.inventory or DeviceInventory()
-        age_s = None if self._answered_s is None else now_s - self._answered_s
+        age_s = None if self.answered_s is None else now_s - self.answered_s
         state, reason = self._state, self._reason
         late = age_s is not None and age_s >= self._deadlines.silent_s
         if state == "ok" and late:
@@ -149,14 +149,14 @@ class DeviceWatch:
         known = {device.uuid for device in inventory.devices}
         self._readings = tuple(reading for reading in self._readings if reading.uuid in known)
         if not inventory.devices:
-            self._state, self._reason, self._answered_s = "none", inventory.why_none, None
+            self._state, self._reason, self.answered_s = "none", inventory.why_none, None
             self._news.set()
 
     async def _follow(self, reader: ReaderProcess) -> None:
         due_s = time.monotonic()
         while True:
             answer = await reader.ask(self._deadlines, processes=self._processes)
-            self._answered_s = time.monotonic()
+            self.answered_s = time.monotonic()
             self._readings = answer.readings
             self._state, self._reason = "ok", None
             self.slowed_s = answer.slowed_s
@@ -193,12 +193,17 @@ class DeviceWatch:
 
 
 def read_once(
-    *, python: str | None = None, deadlines: Deadlines | None = None, wait_s: float = 20.0
+    *,
+    python: str | None = None,
+    deadlines: Deadlines | None = None,
+    wait_s: float = 20.0,
+    processes: bool = False,
 ) -> tuple[DeviceSample, DeviceInventory | None]:
     """One sample and the inventory, for commands; blocking. The inventory is None where nothing answered."""
 
     async def once() -> tuple[DeviceSample, DeviceInventory | None]:
         watch = DeviceWatch(python=python, deadlines=deadlines)
+        watch.want_processes(processes)
         running = asyncio.create_task(watch.run())
         try:
             return await watch.settled(wait_s), watch.inventory

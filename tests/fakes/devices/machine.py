@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from specpanel.core.devices.child import Deadlines
-from specpanel.core.devices.records import DeviceInventory, DeviceReading, DeviceSample
+from specpanel.core.devices.records import (
+    DeviceInventory,
+    DeviceLibrary,
+    DeviceReading,
+    DeviceSample,
+)
 from specpanel.core.devices.watch import DeviceWatch, read_once
 
 _HERE = Path(__file__).parent
@@ -103,6 +108,11 @@ def reading(sample: DeviceSample, label: str) -> DeviceReading:
     """The reading of the device with this label, as ``0`` or ``0:1``."""
     (uuid,) = [device.uuid for device in sample.devices if device.label == label]
     (found,) = [one for one in sample.readings if one.uuid == uuid]
+    return found
+
+
+def library(inventory: DeviceInventory, name: str) -> DeviceLibrary:
+    (found,) = [one for one in inventory.libraries if one.name == name]
     return found
 
 
