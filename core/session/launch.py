@@ -38,7 +38,10 @@ class VllmEndedError(LaunchError):
     """vLLM ended before it was asked to; ``failure`` says why, where a cause was found."""
 
     def __init__(self, failure: Failure, log: Path) -> None:
-        super().__init__(failure.sentence, f"{failure.fix} Log: {log}".strip())
+        parts = [failure.fix, *(f"In its log: {evidence}." for evidence in failure.evidence)]
+        if failure.setting is not None:
+            parts.append(f"Setting: {failure.setting}.")
+        super().__init__(failure.sentence, " ".join(filter(None, [*parts, f"Log: {log}"])))
         self.failure = failure
         self.log = log
 

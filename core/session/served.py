@@ -10,7 +10,9 @@ from specpanel.core.engine import identity
 from specpanel.core.engine.chosen import Chosen
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
+from specpanel.core.engine.failures import diagnose
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
+from specpanel.core.engine.logfile import tail
 from specpanel.core.engine.metrics import ExpositionError, parse_exposition
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.monitor.monitor import ServerFacts
@@ -58,7 +60,7 @@ class Served:
         elif self.record is not None and not identity.leader_lives(
             self.record.pid, self.record.start_mark
         ):
-            facts.detail = "its process has ended"
+            facts.detail = _end_of(self.record)
             facts.exit_code = -1
             facts.ended.set()
 
@@ -117,6 +119,13 @@ async def start_served(
     launch = Launch(placed, command, tell, settings=profile, forced=forced)
     launch.start()
     return Served(launch.first_facts(facts.vllm_version), profile, launch.record, launch)
+
+
+def _end_of(record: ServerRecord) -> str:
+    """Why a server ended that another process of ours started: its exit code was never ours to see."""
+    lines = (raw.decode("utf-8", "replace") for raw in tail(record.log))
+    found = diagnose(lines, exit_code=None)
+    return "its process has ended" if found is None else found.sentence
 
 
 async def explain_when_ready(served: Served, tell: Listener) -> None:

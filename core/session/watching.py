@@ -11,6 +11,7 @@ from specpanel.core.monitor.monitor import Monitor, ServerFacts
 from specpanel.core.monitor.recording import Recorder, frame_line, read_recording
 from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.events import FrameTaken, Listener
+from specpanel.core.session.explaining import Findings
 
 _LONGEST_GAP_S = 5.0
 
@@ -24,7 +25,7 @@ async def watch_server(
     duration_s: float | None = None,
     record: Path | None = None,
 ) -> None:
-    """Publish Frames of the server at ``url`` until ``stop`` or ``duration_s``.
+    """Publish Frames of the server at ``url`` until ``stop`` or ``duration_s``, and tell what they show.
 
     Raises:
         ServerUnreachableError: nothing answers there, or it is not vLLM. Once it answered, a server that
@@ -39,10 +40,13 @@ async def watch_server(
     if recorder is not None:
         recorder.write(writer_line())
 
+    findings = Findings(listener)
+
     def take(frame: Frame) -> None:
         if recorder is not None:
             recorder.write(frame_line(frame))
         listener(FrameTaken(frame))
+        findings.take(frame)
 
     monitor = Monitor(feed, lambda: facts, on_frame=take)
     running = asyncio.create_task(monitor.run())
@@ -73,12 +77,14 @@ async def replay_recording(
 ) -> None:
     """Publish the Frames of a recording at ``speed`` times their own pace (0: without waiting).
 
+    What the Frames show of the acceptance is told anew, so a replay tells what watching told.
     Gaps longer than 5 s of the recording's time are shortened to that.
 
     Raises:
         RecordingError: the file is no recording, or holds no Frame.
     """
     before_s: float | None = None
+    findings = Findings(listener)
     for frame in read_recording(path):
         if stop.is_set():
             return
@@ -93,6 +99,7 @@ async def replay_recording(
         before_s = frame.elapsed_s
         feed.publish(frame)
         listener(FrameTaken(frame))
+        findings.take(frame)
     if before_s is None:
         raise RecordingError(
             f"the recording {path} holds no frames", "Was the run ended before its server started?"

@@ -11,9 +11,9 @@ from fakes.plain_http import PlainServer, answer, vllm_answers
 
 from specpanel.core.errors import RecordingError, ServerUnreachableError
 from specpanel.core.monitor.feed import Feed
-from specpanel.core.monitor.frame import Frame, ScrapeSample, ServerSample
+from specpanel.core.monitor.frame import Frame, ScrapeSample, ServerSample, Totals
 from specpanel.core.monitor.recording import Recorder, frame_line, line, read_recording
-from specpanel.core.session.events import Event, FrameTaken
+from specpanel.core.session.events import Event, FrameTaken, PathologyFound
 from specpanel.core.session.watching import replay_recording, watch_server
 
 METRICS = (Path(__file__).parents[1] / "data" / "metrics_vllm_0_32_ngram.txt").read_bytes()
@@ -153,3 +153,18 @@ async def test_a_recording_without_frames_is_told(tmp_path: Path) -> None:
     path = recorded(tmp_path / "x.ndjson", [])
     with pytest.raises(RecordingError, match="holds no frames"):
         await replay_recording(path, Feed(), Seen(), asyncio.Event())
+
+
+async def test_a_replay_tells_what_its_frames_show_of_the_acceptance(tmp_path: Path) -> None:
+    path = tmp_path / "run.ndjson"
+    recorder = Recorder(path)
+    for second in range(4):
+        drafts = second * 100
+        counted = Totals(drafts, drafts, 0, (0,), 0, drafts)
+        recorder.write(frame_line(replace(FRAME, elapsed_s=float(second), totals=counted)))
+    recorder.close()
+    events: list[Event] = []
+    await replay_recording(path, Feed(), events.append, asyncio.Event(), speed=0)
+    [found] = [event for event in events if isinstance(event, PathologyFound)]
+    assert found.pathology.code == "nothing-accepted"
+    assert isinstance(events[events.index(found) - 1], FrameTaken)
