@@ -1,0 +1,92 @@
+"""What the stages of a training run hand to each other. Absent is None, never 0."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+StageName = Literal["data", "extraction", "train", "evaluate", "promote"]
+STAGE_ORDER: tuple[StageName, ...] = ("data", "extraction", "train", "evaluate", "promote")
+
+
+@dataclass(frozen=True, slots=True)
+class PositionAccuracy:
+    """How often the trainer's draft agreed with the target at one position of a draft.
+
+    ``unconditional``: agreed here and at every position before; ``conditional``: agreed here, given the
+    ones before. Either may be what the trainer logs; the other follows from it.
+    """
+
+    position: int  # 0 is the first drafted token
+    unconditional: float
+    conditional: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the trainer's own accuracies say that serving will show.
+
+    ``acceptance_length`` is 1 + Σ unconditional, or the trainer's own estimate; ``formula`` says which.
+    None where the algorithm logs nothing that it could be made of.
+    """
+
+    acceptance_length: float | None
+    positions: tuple[PositionAccuracy, ...]
+    formula: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A drafter that the run keeps: a folder that vLLM can serve and that no later save touches.
+
+    ``step`` counts optimiser steps since the run began, resumes included. ``prediction`` is from the
+    validation that followed the save; None where there was none. ``tokenizer_sha256`` and
+    ``mapping_sha256`` (d2t and t2d; None with a full vocabulary) are what it was trained with.
+    """
+
+    path: Path
+    step: int
+    epoch: int
+    algorithm: str  # Speculators' word
+    draft_tokens: int  # K that it was trained for
+    target: str
+    prediction: Prediction | None
+    validation_loss: float | None
+    tokenizer_sha256: str | None = None
+    mapping_sha256: str | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """How a stage ended. ``facts`` is what it found, as JSON; ``took_s`` its wall time.
+
+    ``settings_sha256`` is of everything that the stage's result depends on: a later run with the same
+    one takes the result as it is.
+    """
+
+    stage: StageName
+    took_s: float
+    settings_sha256: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """What a run of stages came to; the last line of every stream.
+
+    ``stages`` are those that have a result, also from an earlier run. ``failure`` is one sentence and its
+    fix; None where all went well. ``resumable``: the same command with ``--resume`` goes on from here.
+    """
+
+    recipe: str
+    algorithm: str
+    target: str
+    folder: Path
+    steps: int | None
+    took_s: float
+    stages: tuple[StageReport, ...]
+    checkpoints: tuple[Checkpoint, ...]
+    best: Checkpoint | None
+    interrupted: bool
+    failure: str | None
+    resumable: bool
