@@ -574,3 +574,57 @@ def test_d38_the_process_that_died_first_is_named():
     )
     failure = diagnosed(line, 2)
     assert (failure.process, failure.pid) == ("RustFrontend", 55)
+
+
+# -- the shapes of S17 -----------------------------------------------------------------------
+
+S17 = [
+    (
+        "ValueError: Free memory on device cuda:0 (31.44/47.38 GiB) on startup is less than desired GPU "
+        "memory utilization (0.95, 45.01 GiB)",
+        "memory-taken",
+    ),
+    (
+        "ValueError: 24.00 GiB KV cache is needed, which is larger than the available KV cache memory "
+        "(9.97 GiB) ... estimated maximum model length is 40960",
+        "kv-cache-too-small",
+    ),
+    (
+        "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(... "
+        "use_mla=True ...). Reasons: {FLASHMLA: [kv_cache_dtype not supported], TRITON_MLA: [block_size "
+        "not supported]}",
+        "attention-backend",
+    ),
+    ("OSError: [Errno 98] error while attempting to bind: address already in use", "port-in-use"),
+    ("RuntimeError: LlamaModel does not support EAGLE3 interface", "eagle3-interface-missing"),
+    (
+        "AssertionError: Error in memory profiling. Initial free memory 80.10 GiB, current free memory "
+        "88.00 GiB",
+        "memory-moved",
+    ),
+    ("ValueError: invalid literal for int() with base 10: 'MIG-1111'", "device-uuid"),
+]
+
+
+@pytest.mark.parametrize(("text", "code"), S17)
+def test_s17_each_shape_has_one_short_cause_and_one_change(text, code):
+    failure = diagnosed(raised(text))
+    assert failure.code == code
+    assert failure.fix
+    assert len(failure.sentence) < 400
+
+
+def test_s17_a_value_that_cannot_be_converted_names_its_setting():
+    failure = diagnosed(
+        "usage: api_server.py [-h]\napi_server.py: error: argument --speculative-config: Value {method: "
+        "mtp} cannot be converted to <function loads at 0x7f>.\n",
+        2,
+    )
+    assert (failure.code, failure.setting) == ("bad-argument", "drafter.method")
+
+
+def test_s17_exit_code_0_with_a_fatal_engine_is_a_failure():
+    text = (
+        "(EngineCore pid=9) ERROR 11-30 11:00:00 [core.py:1] EngineCore encountered a fatal error."
+    )
+    assert diagnosed(text, 0).exit_code == 0

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specpanel.core.engine.chosen import (
     Choice,
@@ -211,3 +213,14 @@ def test_metrics_without_the_info_change_nothing():
     assert (
         with_cache_info(Chosen(), {"block_size": "None", "kv_cache_size_tokens": "x"}) == Chosen()
     )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(st.text(max_size=80), st.sampled_from([
+    f"{HEAD}Initializing a V1 LLM engine (v0.32.0) with config: model='x', max_seq_len=9, dtype=torch.x",
+    f"{HEAD}GPU KV cache size: 1,2,3 tokens, Maximum concurrency for 1 tokens per request: 1.00x",
+    f"{HEAD}Using X backend.",
+])), max_size=8), st.text(max_size=200))  # fmt: skip
+def test_no_log_and_no_metrics_whatever_they_hold_are_an_error(lines, exposition):
+    chosen = with_cache_info(read(*lines), cache_info(exposition))
+    assert disagreements(against(None, chosen)) == ()

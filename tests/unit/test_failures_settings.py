@@ -2,10 +2,15 @@
 
 import ast
 import importlib.util
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from specpanel.core.engine.failures import Failure, diagnose, known_cause
 from specpanel.core.engine.known_causes import KNOWN_CAUSES
@@ -43,6 +48,45 @@ def test_every_known_cause_points_at_a_setting_that_exists():
 
 def test_every_known_cause_says_what_to_change():
     assert all(cause.sentence and cause.fix.endswith(".") for cause in KNOWN_CAUSES)
+
+
+def test_every_known_cause_fills_its_words_from_its_own_pattern():
+    for cause in KNOWN_CAUSES:
+        words = f"{cause.sentence} {cause.fix} {cause.setting or ''}"
+        named = {name for _, name, _, _ in Formatter().parse(words) if name}
+        assert named <= set(cause.pattern.groupindex), cause.code
+
+
+@settings_of_hypothesis(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.text(max_size=60),
+            st.sampled_from(
+                [
+                    "Traceback (most recent call last):",
+                    '  File "/venv/vllm/v1/spec_decode/eagle.py", line 1, in f',
+                    "ValueError: {0} {x} %s KV cache",
+                    "(EngineCore pid=5) ERROR 11-30 11:00:00 [core.py:1] EngineCore failed to start.",
+                    "KeyError: 'layers.0.weight'",
+                    "RuntimeError: Dumping scheduled_spec_decode_tokens={'a': [-1, x",
+                ]
+            ),
+        ),
+        max_size=12,
+    ),
+    st.sampled_from([None, 0, 1, 2, -9, 137]),
+)
+def test_no_log_whatever_it_holds_keeps_a_sentence_from_being_told(lines, exit_code):
+    failure = diagnose("\n".join(lines), exit_code)
+    assert exit_code is None or (failure is not None and failure.sentence)
+
+
+def test_a_log_of_megabytes_is_diagnosed_at_once():
+    line = "(APIServer pid=1) INFO 11-30 11:00:00 [loggers.py:335] Engine 000: Avg prompt throughput: 0.4"
+    began = time.process_time()
+    assert diagnose("\n".join([line] * 40_000), 1) is not None
+    assert time.process_time() - began < 5
 
 
 # What a user of vLLM 0.32.0 meets with drafters and MLA: text, code, setting.
