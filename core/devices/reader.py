@@ -13,6 +13,7 @@ and ``amdsmi`` are looked for first; ``SPECPANEL_DEVICE_ROOT``, the folder that 
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -156,6 +157,8 @@ def main() -> int:
     chosen = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the panel's
     die_with_parent()
+    # A driver that crashes once crashes again at every start, and each time would leave a core file.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if chosen.parent is not None and os.getppid() != chosen.parent:
         return 0  # it died before this one could ask to be told
     quiet = Quiet()
