@@ -26,7 +26,13 @@ def finding_line(found: Pathology) -> str:
 
 
 def finding_lines(found: Pathology) -> Iterator[str]:
-    """The finding with its evidence and every cause, the likeliest first, and how to tell."""
+    """The finding with its evidence and every cause, the likeliest first, and how to tell.
+
+    A note is one line.
+    """
+    if found.severity == "note":
+        yield finding_line(found)
+        return
     yield f"{_MARKS[found.severity]} {found.sentence}"
     for evidence in found.evidence:
         yield f"  counted: {evidence}"

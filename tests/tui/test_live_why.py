@@ -134,3 +134,13 @@ async def test_what_vllm_took_instead_is_marked_beside_the_wish_and_hostile_text
         assert "fp8  ✗ otherwise" in screen
         assert "left to vLLM" in screen
         assert "[/foo] [bold]x[/] red" in screen
+
+
+async def test_d19_what_was_drafted_and_rejected_is_shown_a_second() -> None:
+    async with shown(counting(0.7)) as (panel, pilot):
+        sample = panel.feed.latest.speculation if panel.feed.latest else None
+        assert sample is not None
+        rejected = (sample.draft_tokens - sample.accepted_tokens) / sample.window_s
+        await pilot.press("w")
+        await pilot.pause()
+        assert f"{rejected:.1f} draft tokens a second" in text(panel)

@@ -9,6 +9,7 @@ from textual.content import Content
 from specpanel.app.tui.ink import clean
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.dialogs import Dialog
+from specpanel.core.monitor.frame import Frame
 
 if TYPE_CHECKING:
     from specpanel.core.engine.chosen import Choice
@@ -31,11 +32,15 @@ class WhyScreen(Dialog[None]):
     ]
 
     def __init__(
-        self, findings: "Sequence[Pathology]", explanation: "Explanation | None" = None
+        self,
+        findings: "Sequence[Pathology]",
+        explanation: "Explanation | None" = None,
+        frame: Frame | None = None,
     ) -> None:
         super().__init__()
         self._findings = tuple(findings)
         self._explanation = explanation
+        self._frame = frame
 
     def action_scroll_body(self, rows: int) -> None:
         self.query_one(".dialog-body").scroll_relative(y=rows, animate=False)
@@ -44,11 +49,26 @@ class WhyScreen(Dialog[None]):
         paragraphs = [_finding(found) for found in self._findings] or [
             Content("Nothing is wrong with the acceptance, as far as the counters tell.\n")
         ]
+        work = rejected_words(self._frame)
+        if work is not None:
+            paragraphs.append(Content(f"{work}\n"))
         if self._explanation is not None and self._explanation.choices:
             paragraphs.append(_choices(self._explanation.choices))
             if self._explanation.remarks:
                 paragraphs.append(_remarks(self._explanation.remarks))
         return paragraphs
+
+
+def rejected_words(frame: Frame | None) -> str | None:
+    """What the target verified for nothing in the window; None where nothing was drafted."""
+    sample = None if frame is None else frame.speculation
+    if sample is None or not sample.draft_tokens or sample.window_s <= 0:
+        return None
+    rejected = sample.draft_tokens - sample.accepted_tokens
+    return (
+        f"In the last {sample.window_s:.0f} s {rejected / sample.window_s:.1f} draft tokens a second were "
+        f"verified and rejected, {rejected / sample.draft_tokens:.0%} of those drafted."
+    )
 
 
 def _finding(found: "Pathology") -> Content:
