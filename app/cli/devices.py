@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HELP = "Show the GPUs of this machine: load, memory, power, temperature, and who uses them."
 
 _WAIT_S = 30.0
-_HEAD = f"{'GPU':<6}{'NAME':<15}{'UTIL':>9}{'MEMORY':>17}{'POWER':>11}{'TEMP':>7}  STATE"
+_HEAD = f"{'GPU':<6}{'NAME':<15}{'UTIL':>9}{'MEMORY':>16}{'POWER':>11}{'TEMP':>6}  STATE"
 _WIDTH = 80
 _SHORT = 4  # a reason no longer than this stands in the cell
 _SHOWN = {
@@ -159,7 +159,7 @@ def _line(row: "DeviceRow", mixed: bool, servers: list[str], age_s: float | None
     from specpanel.core.devices import words
 
     reading = row.reading
-    said = ", ".join(text for text in (words.state(reading, age_s), *servers) if text)
+    said = ", ".join(text for text in (*servers, words.state(reading, age_s)) if text)
     cells = (
         words.figure(reading, "utilisation_percent", "%"),
         words.memory(reading),
@@ -169,7 +169,7 @@ def _line(row: "DeviceRow", mixed: bool, servers: list[str], age_s: float | None
     util, memory, power, warmth = (_brief(cell) for cell in cells)
     text = (
         f"{_label(row, mixed):<6}{words.short_name(row.device)[:14]:<15}"
-        f"{util:>9}{memory:>17}{power:>11}{warmth:>7}  {said}"
+        f"{util:>9}{memory:>16}{power:>11}{warmth:>6}  {said}"
     )
     return _cut(text.rstrip())
 

@@ -27,6 +27,7 @@ class Deadlines:
     silent_s: float = 3.0
     call_s: float = 60.0
     amdsmi_start_s: float = 20.0
+    own_s: float = 60.0  # for the reader's own code: a busy machine starts Python slowly
     again_s: float = 1.0  # before the first new start; doubled each time
     again_most_s: float = 60.0
     healthy_s: float = 60.0  # after which the count of failures begins anew
@@ -175,5 +176,7 @@ class ReaderProcess:
 
 
 def _allowed_s(call: LastCall, deadlines: Deadlines) -> float:
+    if not call.name:
+        return deadlines.own_s
     starting = call.library == "amdsmi" and "init" in call.name
     return deadlines.amdsmi_start_s if starting else deadlines.call_s

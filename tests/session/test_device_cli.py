@@ -49,10 +49,10 @@ def test_the_table_has_a_line_for_each_device_and_fits_80_columns(
 def test_the_table_shows_figures_states_and_servers(tmp_path: Path) -> None:
     ran = run("devices", environment=build(script("h200x8"), tmp_path))
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "97 %  126.0/140.4 GiB  640/700 W  58 °C  power cap" in ran.stdout
+    assert "97 % 126.0/140.4 GiB  640/700 W 58 °C  power cap" in ran.stdout
     sample, _ = read("h200x8", tmp_path)
     lines = list(table(sample, {sample.devices[3].uuid: ["qwen"]}))
-    assert lines[4].endswith("power cap, qwen")
+    assert lines[4].endswith(" 58 °C  qwen, power cap")
 
 
 def test_what_is_absent_says_why_in_its_cell_or_below_the_table(tmp_path: Path) -> None:
