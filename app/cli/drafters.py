@@ -1,5 +1,6 @@
 """``specpanel drafters``: what each needs and where it runs, and which fit a target."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +84,13 @@ def show(name: Name, as_json: options.Json = False) -> None:
 )
 @guarded
 def for_target(
-    model: Annotated[str, typer.Argument(metavar="MODEL_DIR", help="Folder of the target.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL_DIR",
+            help="Folder of the target, or the id of one in the Hugging Face cache.",
+        ),
+    ],
     scan: Annotated[
         list[Path] | None,
         typer.Option("--scan", metavar="DIR", help="Folder to look for drafters in; repeatable."),
@@ -91,8 +98,6 @@ def for_target(
     python: options.Python = None,
     as_json: options.Json = False,
 ) -> None:
-    import os
-
     from specpanel.app.cli.plain_drafters import match_lines, run_command, target_line
     from specpanel.core.checkpoints.config import read_config
     from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
@@ -127,12 +132,24 @@ def for_target(
 
 
 def _target_folder(model: str) -> Path:
+    from specpanel.core.checkpoints.config import looks_like_hub_id
     from specpanel.core.demo.model import demo_model_folder
+    from specpanel.core.errors import ConfigurationError
+    from specpanel.core.matching.scan import cached_folder, hub_cache
     from specpanel.core.session.targets import DEMO_MODELS, DEMO_PREFIX
 
     if model.removeprefix(DEMO_PREFIX) in DEMO_MODELS and model.startswith(DEMO_PREFIX):
         return demo_model_folder().resolve()
-    return Path(model).expanduser().resolve()
+    folder = Path(model).expanduser()
+    if not folder.exists() and looks_like_hub_id(model):
+        cached = cached_folder(hub_cache(os.environ), model)
+        if cached is None:
+            raise ConfigurationError(
+                f"there is no folder {model}, and no such model in the Hugging Face cache",
+                "Give the folder of a checkpoint, or download it first.",
+            )
+        return cached.resolve()
+    return folder.resolve()
 
 
 def _content(facts: "DrafterFacts") -> dict[str, Any]:

@@ -37,6 +37,11 @@ def hub_cache(environment: Mapping[str, str]) -> Path:
     return Path(cache).expanduser() / "huggingface" / "hub"
 
 
+def cached_folder(cache: Path, hub_id: str) -> Path | None:
+    """The folder of a model of the hub in the cache; None where it was never fetched."""
+    return _snapshot(cache / f"{_CACHE_PREFIX}{hub_id.replace('/', '--')}")
+
+
 def scan(folders: Sequence[Path], cache: Path | None = None) -> Scan:
     """Every checkpoint below ``folders`` and in the Hugging Face cache ``cache``.
 

@@ -232,3 +232,15 @@ def test_a_target_that_is_no_folder_is_an_error_with_a_fix(tmp_path: Path) -> No
     assert result.exit_code == 2
     assert "does not exist" in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_target_may_be_named_as_in_the_hub_cache(disk: Path) -> None:
+    snapshot = disk / "hub" / "models--org--Target" / "snapshots" / "0a1b"
+    tiny.write_target(snapshot)
+    result = CliRunner().invoke(app, ["drafters", "for", "org/Target"])
+    assert result.exit_code == 0, result.output
+    assert "LlamaForCausalLM, 4 layers" in result.stdout
+    assert "Try the first: specpanel run --model org/Target --drafter ngram" in result.stdout
+    missing = CliRunner().invoke(app, ["drafters", "for", "org/Other"])
+    assert missing.exit_code == 2
+    assert "Hugging Face cache" in missing.output
