@@ -1,6 +1,7 @@
 """The Launch screen, driven by keys alone, over real profiles in files and a small server of our own."""
 
 import asyncio
+import json
 import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -399,6 +400,59 @@ async def test_a_finding_with_a_setting_is_gone_to_instead_of_started(
         assert "nowhere" in driver.text
         assert desk.busy is None
         assert "model" in driver.current
+
+
+async def test_a_key_ends_a_finding_and_undo_brings_it_back(bench: Workbench) -> None:
+    profile = bench.profile(port=PORT)
+    target = profile.target.model_copy(update={"max_model_len": 4096})
+    write_profile(profile.model_copy(update={"target": target}), overwrite=True)
+    async with opened() as driver:
+        await driver.until(lambda: driver.launch._current_outlook())
+        assert "4096 is above" in driver.text
+        await driver.press("f")
+        assert "2048" in driver.current
+        assert "max model len" in driver.current
+        await driver.until(lambda: driver.launch._current_outlook())
+        assert "4096 is above" not in driver.text
+        await driver.press("f")
+        assert "nothing that a setting could mend" in driver.text
+        await driver.press("u")
+        assert "4096" in driver.row("max model len")
+
+
+async def test_a_start_in_spite_of_errors_is_forced_by_a_key_of_its_own(bench: Workbench) -> None:
+    profile = bench.profile(port=PORT)
+    target = profile.target.model_copy(update={"max_model_len": 4096})
+    write_profile(profile.model_copy(update={"target": target}), overwrite=True)
+    desk = Desk(Feed(), traffic=False)
+    async with opened(desk=desk) as driver:
+        await driver.until(lambda: driver.launch._current_outlook())
+        await driver.press("ctrl+r")
+        assert desk.busy is None
+        assert "max model len" in driver.current
+        await driver.press("F")
+        await driver.until(lambda: "serving" in driver.rows[0])
+        assert desk.current is not None
+        assert desk.current.record is not None
+        assert desk.current.record.forced == ("max-model-len",)
+
+
+async def test_settings_of_mla_are_shown_where_the_model_has_it(bench: Workbench) -> None:
+    def names(driver: Driver) -> set[str]:
+        assert driver.launch.draft is not None
+        return {row.name for row in driver.launch.draft.rows if row.section == "mla"}
+
+    config = json.loads((bench.model / "config.json").read_text())
+    async with opened() as driver:
+        await driver.until(lambda: driver.launch._current_outlook())
+        assert names(driver) == {
+            *("attention_backend", "backend_per_kind", "kv_cache_dtype", "block_size")
+        }
+    latent = {"model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    (bench.model / "config.json").write_text(json.dumps(config | latent))
+    async with opened() as driver:
+        await driver.until(lambda: "disable_mla" in names(driver))
+        assert "force_sparse_mqa" not in names(driver)
 
 
 async def test_another_profile_is_looked_at_while_the_edits_of_the_first_wait(
