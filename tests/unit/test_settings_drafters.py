@@ -29,6 +29,7 @@ PLACED: dict[str, Any] = {
     "kv_cache_dtype": "fp8",
     "moe_backend": "triton",
     "max_model_len": 2048,
+    "enforce_eager": True,
     "revision": "main",
     "code_revision": "main",
 }
@@ -144,6 +145,22 @@ def test_vllm_knows_every_key_and_the_method(method: str, declarations: ast.Modu
     assert found is not None
     assert set(found) <= set(fields_of(declarations, "SpeculativeConfig"))
     assert found["method"] in literals_of(declarations, "SpeculativeMethod")
+
+
+def test_every_key_of_vllms_belongs_to_a_drafter(declarations: ast.Module) -> None:
+    written = {
+        VLLM_NAMES.get(name, name)
+        for drafter in DRAFTERS.values()
+        for name in (*drafter.model_fields, *drafter.vllm_extra)
+    }
+    filled_in_by_vllm = {
+        *("target_model_config", "target_parallel_config"),
+        *("draft_model_config", "draft_parallel_config"),
+    }
+    a_trap = {"tensor_parallel_size"}  # refused: draft_tensor_parallel_size is meant
+    left_out = {"draft_load_config"}  # docs/drafters.md
+    known = set(fields_of(declarations, "SpeculativeConfig"))
+    assert known - written == filled_in_by_vllm | a_trap | left_out
 
 
 def test_the_defaults_told_in_the_help_are_vllms(declarations: ast.Module) -> None:

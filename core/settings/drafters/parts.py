@@ -257,6 +257,12 @@ class Placement(DrafterModel):
         ge=1,
         title="draft max model len",
     )
+    enforce_eager: bool | None = setting(
+        None,
+        "Draft without CUDA graphs; as the target where absent.",
+        390,
+        title="draft eagerly",
+    )
     revision: str | None = setting(
         None, "Branch, tag or commit of the drafter on the hub.", 434, min_length=1
     )
