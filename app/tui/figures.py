@@ -53,6 +53,8 @@ class Figure:
 _SHORT_REASONS = {
     "no metrics yet": "no metrics",
     "metrics failing": "failing",
+    "server ended": "ended",
+    "server stopped": "stopped",
     "not reported": "unreported",
     NO_COUNT: "no usable count",
     FIRST_SCRAPE: "one scrape yet",
@@ -118,9 +120,14 @@ def figures(frame: Frame | None) -> tuple[Figure, ...]:
     )
 
 
+_OVER = {"exited": "server ended", "stopped": "server stopped"}
+
+
 def _no_engine(frame: Frame | None) -> str:
     if frame is None:
         return "no server"
+    if frame.server.state in _OVER:
+        return _OVER[frame.server.state]
     if frame.scrape.state == "not yet":
         return "no metrics yet"
     return "metrics failing" if frame.scrape.state == "failing" else "not reported"
@@ -223,7 +230,13 @@ def _cache(frame: Frame | None) -> Figure:
 
 
 def server_state(
-    frame: Frame | None, glyphs: Glyphs, *, wide: bool, whole: bool = True, coming: Line = ()
+    frame: Frame | None,
+    glyphs: Glyphs,
+    *,
+    wide: bool,
+    whole: bool = True,
+    timed: bool = True,
+    coming: Line = (),
 ) -> Line:
     """The server in the top bar: glyph and word, where, drafter, time.
 
@@ -248,7 +261,7 @@ def server_state(
         if server.drafter:
             k = f" k={server.draft_tokens}" if server.draft_tokens is not None else ""
             spans.append((f"  {clean(server.drafter)}{k}", "text"))
-        counted = _counted_time(frame)
+        counted = _counted_time(frame) if timed else ""
         if counted:
             spans.append((f"  {counted}", "muted"))
     return tuple(spans)

@@ -11,6 +11,7 @@ Scope = Literal[
     "zoom",
     "sessions",
     "replay",
+    "devices",
     "logs",
     "panel",
     "switcher",
@@ -30,6 +31,7 @@ SCOPE_TITLES: dict[Scope, str] = {
     "zoom": "Live, one chart zoomed",
     "sessions": "Sessions",
     "replay": "A past run, replayed",
+    "devices": "Devices",
     "logs": "Logs",
     "panel": "Everywhere",
     "switcher": "The switcher",
@@ -100,7 +102,17 @@ _LIVE = (
         "Positions given that the one before was accepted, and back",
     ),
     ("heat", "h", "h", "heat", "Heat map", "Acceptance by position over time, and back"),
-    ("histogram", "d", "d", "histogram", "", "How latencies are spread in the last minute, and back"),
+    (
+        "histogram",
+        "H",
+        "H",
+        "histogram",
+        "",
+        "How latencies are spread in the last minute, and back",
+    ),
+    ("devices", "d", "d", "devices", "Devices", "All that is known of the devices, processes too"),
+    ("devices_down", "pagedown", "pgdn", "device_rows(3)", "", "Further down the list of devices"),
+    ("devices_up", "pageup", "pgup", "device_rows(-3)", "", "Back up the list of devices"),
     ("why", "w", "w", "why", "Why", "What is wrong with acceptance, and what vLLM really chose"),
 )
 _ZOOM = (
@@ -128,6 +140,13 @@ _REPLAY = (
     ("back", "escape,backspace", "esc", "back", "Back", "Back to the sessions"),
     ("play", "p", "p", "play(1)", "Play", "Play it from its start; again: faster"),
     ("whole", "o", "o", "play(0)", "Whole", "Show all of it at once"),
+)
+_DEVICES = (
+    ("back", "escape,d,backspace", "esc", "back", "Back", "Back to Live"),
+    ("down", "down,j", "down", "move(1)", "", "A row down"),
+    ("up", "up,k", "up", "move(-1)", "", "A row up"),
+    ("page_down", "pagedown,space", "pgdn", "move(15)", "Down", "A page down"),
+    ("page_up", "pageup", "pgup", "move(-15)", "Up", "A page up"),
 )
 _LOGS = (
     ("source", "tab", "tab", "source", "Source", "The server's log, or the panel's own notices"),
@@ -215,6 +234,7 @@ KEYS: tuple[Key, ...] = (
     *_keys("zoom", _ZOOM),
     *_keys("sessions", _SESSIONS),
     *_keys("replay", _REPLAY),
+    *_keys("devices", _DEVICES),
     *_keys("logs", _LOGS),
     *_keys("panel", _PANEL),
     *_keys("switcher", _SWITCHER),

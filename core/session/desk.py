@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 
+from specpanel.core.devices.watch import DeviceWatch
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.process import complete, is_running, stop_server
 from specpanel.core.engine.registry import ServerRecord, table_without_secrets
@@ -171,6 +172,11 @@ class Desk:
             NotRunningError: nothing is watched, so there is no moment to mark.
         """
         self.require_watch().mark(text)
+
+    @property
+    def devices(self) -> DeviceWatch | None:
+        """What reads this machine's devices; None while no server is watched."""
+        return None if self._monitor is None else self._monitor.devices
 
     def require_watch(self) -> Monitor:
         """What makes the Frames.

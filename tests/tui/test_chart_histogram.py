@@ -73,13 +73,13 @@ async def test_a_key_turns_latency_into_its_spread_and_back(size: tuple[int, int
         for frame in synthetic_frames(60):
             panel.feed.publish(frame)
         panel.tick()
-        await pilot.press("right_square_bracket", "right_square_bracket", "d")
+        await pilot.press("right_square_bracket", "right_square_bracket", "H")
         await pilot.pause()
         shown = _text(panel)
         assert "Latency spread ms" in shown
         assert "31 in 10 s" in shown
         assert "77 % p50" in shown
-        await pilot.press("d")
+        await pilot.press("H")
         await pilot.pause()
         assert "Latency spread" not in _text(panel)
 

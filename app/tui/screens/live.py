@@ -20,6 +20,7 @@ from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
 from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
+from specpanel.app.tui.widgets.devices_pane import DevicesPane
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
 from specpanel.app.tui.widgets.latency_chart import LatencyChart
 from specpanel.core.monitor.feed import Feed
@@ -67,6 +68,8 @@ class LiveScreen(PanelScreen):
         self.kpi = KpiStrip(glyphs=glyphs, id="kpi")
         self.trouble = TroubleLine(glyphs=glyphs)
         self.board = Board(how_to_begin, glyphs=glyphs)
+        self.devices = DevicesPane(glyphs=glyphs)
+        self._devices_needed = 0
         self.host = HostPane(glyphs=glyphs)
         self.grid = Container(*self.charts, id="charts")
 
@@ -75,6 +78,7 @@ class LiveScreen(PanelScreen):
         yield self.trouble
         yield self.board
         yield self.grid
+        yield self.devices
         yield self.host
 
     def on_mount(self) -> None:
@@ -123,9 +127,15 @@ class LiveScreen(PanelScreen):
         headline = self.findings.headline(self.keymap.shown("live.why"))
         self.trouble.show(frame, hidden=not charted, finding=headline)
         self.host.show(frame)
+        self._show_devices(frame)
         if not charted:
             self._show_board(frame)
         self._show_keys()
+
+    def _show_devices(self, frame: Frame | None) -> None:
+        self.devices.show(None if frame is None else frame.devices)
+        if self.devices.rows_needed(self.size.width) != self._devices_needed:
+            self._fit_again()
 
     def _show_board(self, frame: Frame | None) -> None:
         """What stands there instead of charts, a start that failed before there was a server included."""
@@ -154,7 +164,8 @@ class LiveScreen(PanelScreen):
     # Size and arrangement
 
     def fit_to(self, width: int, height: int) -> None:
-        plan = plan_live(width, height, zoomed=self.zoomed)
+        self._devices_needed = self.devices.rows_needed(width)
+        plan = plan_live(width, height, zoomed=self.zoomed, devices=self._devices_needed)
         self.set_class(plan.framed, "-framed")
         self.trouble.most_rows = 2 if plan.framed else 1
         self.kpi.styles.height = plan.kpi_rows
@@ -171,6 +182,10 @@ class LiveScreen(PanelScreen):
                 chart.reload()
             else:
                 chart.redraw()
+        self.devices.set_class(plan.device_rows == 0, "-absent")
+        self.devices.framed = plan.framed
+        self.devices.styles.height = plan.device_rows + (2 if plan.framed else 0)
+        self.devices.redraw()
         self.host.framed = plan.framed
         self.host.redraw()
 
@@ -222,7 +237,19 @@ class LiveScreen(PanelScreen):
         desk = None if self.over_recording else self.desk
         served = None if desk is None else desk.current
         explanation = None if served is None else served.explanation
-        self.app.push_screen(WhyScreen(self.findings.now, explanation))
+        self.app.push_screen(WhyScreen(self.findings.now, explanation, self._newest))
+
+    def action_devices(self) -> None:
+        from specpanel.app.tui.screens.devices import DevicesScreen
+
+        self.app.push_screen(
+            DevicesScreen(
+                self.panel.tabs, self._newest, glyphs=self.glyphs, replayed=self.over_recording
+            )
+        )
+
+    def action_device_rows(self, rows: int) -> None:
+        self.devices.scroll_rows(rows)
 
     def action_heat(self) -> None:
         for chart in self.charts:

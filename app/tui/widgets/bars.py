@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
-from specpanel.app.tui.ink import Line, Span, clean, fit, spread, width_of, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, spread, width_of, wrap
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
+from specpanel.core.devices.words import none_found
 from specpanel.core.monitor.frame import Frame
 
 if TYPE_CHECKING:
@@ -56,13 +57,18 @@ class TopBar(Canvas):
             else:
                 spans.append((f" {key} ", "tab"))
             spans.append((" ", "text"))
-        state = server_state(
-            self._frame,
-            self.glyphs,
-            wide=width >= DRAFTER_COLUMNS,
-            whole=whole,
-            coming=self._coming(whole),
-        )
+        room = width - width_of(spans) - 1
+        for timed in (True, False):  # the time goes before a tab does
+            state = server_state(
+                self._frame,
+                self.glyphs,
+                wide=width >= DRAFTER_COLUMNS,
+                whole=whole,
+                timed=timed,
+                coming=self._coming(whole),
+            )
+            if width_of(state) <= room:
+                break
         return [spread(tuple(spans), (*state, (" ", "text")), width, self.glyphs.ellipsis)]
 
 
@@ -148,6 +154,14 @@ class HostPane(Pane):
     def show(self, frame: Frame | None) -> None:
         self._frame = frame
         self.redraw()
+
+    def legend(self) -> Line:
+        """Why there is no row for devices above."""
+        sample = None if self._frame is None else self._frame.devices
+        if sample is None or sample.devices or sample.state == "starting":
+            return ()
+        room = self.size.width - len(self.title) - 8
+        return ((shorten(clean(none_found(sample)), room, self.glyphs.ellipsis), "muted"),)
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         if not self.framed:
