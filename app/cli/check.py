@@ -10,7 +10,6 @@ from specpanel.app.cli.report import guarded, talk
 
 if TYPE_CHECKING:
     from specpanel.core.preflight.finding import Finding
-    from specpanel.core.preflight.memory_estimate import MemoryEstimate
 
 HELP = (
     "Say whether a profile will work, why not, and what memory it will hold. Starts nothing. "
@@ -33,6 +32,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 on warnings.")] = False,
     as_json: options.Json = False,
 ) -> None:
+    from specpanel.app.memory_words import memory_rows
     from specpanel.core.monitor.recording import line
     from specpanel.core.preflight.finding import as_table
     from specpanel.core.session.preparing import look_ahead
@@ -110,30 +110,3 @@ def finding_text(finding: "Finding") -> str:
 
 def _assignment(dotted: str, value: object) -> str:
     return f"{dotted} to its default" if value is None else f"{dotted}={value}"
-
-
-def memory_rows(found: "MemoryEstimate") -> list[str]:
-    """The estimate as a table, one row a line, its assumptions below."""
-    rows = [(line.name, _size(line.size_bytes), line.basis) for line in found.lines if line.name]
-    if found.tokens is not None and found.concurrency is not None:
-        basis = f"{found.concurrency:.2f} requests of {found.max_model_len:,} (max_model_len)"
-        rows.append(("tokens that fit", f"{found.tokens:,}", basis))
-    if found.longest is not None:
-        rows.append(("longest max_model_len", f"{found.longest:,}", "one request alone"))
-    names = max(len(name) for name, _, _ in rows)
-    sizes = max(len(size) for _, size, _ in rows)
-    table = [f"  {name:<{names}}  {size:>{sizes}}  {basis}" for name, size, basis in rows]
-    heading = f"{found.place}, an estimate for each rank"
-    below = [f"  assumed: {text}" for text in found.assumptions]
-    if found.unknown:
-        below.append(f"  not known: {found.unknown}")
-    return [heading, *table, *below]
-
-
-def _size(size_bytes: int | None) -> str:
-    if size_bytes is None:
-        return "n/a"
-    for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes >= size:
-            return f"{size_bytes / size:.2f} {unit}"
-    return f"{size_bytes} B"

@@ -120,10 +120,25 @@ def _other_port(next_free: int | None) -> str:
     "Do what the reason says; after a driver's update, restart the machine.",
 )
 def driver_answers(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    if around.device_problem and around.platform in ("cuda", "rocm"):
+    if around.device_problem and around.devices is None and around.platform in ("cuda", "rocm"):
         yield Remark(
             f"the devices cannot be read: {around.device_problem}",
             "After a driver's update, restart the machine or reload the driver.",
+            "engine.platform",
+        )
+
+
+@rule(
+    "no-device",
+    "warning",
+    "vLLM is built for GPUs and none was found.",
+    "Make a device visible, or use a vLLM for CPUs.",
+)
+def some_device_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    if around.platform in ("cuda", "rocm") and around.devices == ():
+        yield Remark(
+            f"vLLM is for {around.platform} and no device was found: {around.device_problem}",
+            "Make a device visible, or use a vLLM for CPUs.",
             "engine.platform",
         )
 
@@ -135,7 +150,7 @@ def driver_answers(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     "Lower tensor_parallel_size, or make more devices visible.",
 )
 def devices_are_enough(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    if around.devices is None or around.platform not in ("cuda", "rocm"):
+    if not around.devices or around.platform not in ("cuda", "rocm"):
         return
     ranks, stages = tensor_parallel_size(profile), pipeline_parallel_size(profile)
     wanted, there = ranks * stages, len(around.devices)
@@ -213,6 +228,7 @@ RULES: tuple[Rule, ...] = (
     address_can_be_listened_at,
     port_is_free,
     driver_answers,
+    some_device_is_there,
     devices_are_enough,
     devices_have_room,
     devices_have_numbers,

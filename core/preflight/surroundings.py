@@ -78,5 +78,5 @@ class Surroundings:
     free_memory_bytes: int | None = None
     free_disk_bytes: int | None = None
     devices: tuple[DeviceState, ...] | None = None
-    device_problem: str | None = None  # why devices cannot be read, where a driver says so
+    device_problem: str | None = None  # why there is none, or why they cannot be read
     variables: Mapping[str, str] = field(default_factory=dict)

@@ -3,10 +3,15 @@
 import os
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from specpanel.core.preflight.gpu_capabilities import capability_of
 from specpanel.core.preflight.surroundings import DeviceState
 from specpanel.core.settings.profile import Profile
+
+if TYPE_CHECKING:
+    from specpanel.core.devices.free_memory import MemoryOutlook
+    from specpanel.core.devices.records import DeviceProcess
 
 KEPT_S = 10.0
 _VARIABLES = (
@@ -21,7 +26,7 @@ Visible = tuple[tuple[DeviceState, ...] | None, str | None]
 
 
 def visible_now(profile: Profile, platform: str) -> Visible:
-    """Devices in vLLM's order (None: not known), and why none can be used where the driver is broken.
+    """Devices in vLLM's order (None: not known; empty: none was found), and what stands in the way.
 
     Nothing is read on a CPU. Blocks for as long as the reader takes, some tenths of a second.
     """
@@ -42,19 +47,29 @@ def _read(environment: Mapping[str, str], platform: str) -> Visible:
     from specpanel.core.devices.free_memory import memory_outlook
 
     outlook = memory_outlook(environment, vendor="amd" if platform == "rocm" else "nvidia")
+    return as_states(outlook, platform)
+
+
+def _holder(process: "DeviceProcess") -> str:
+    size = process.memory_used_bytes
+    held = "" if size is None else f" {size / 1024**3:.1f} GiB"
+    return f"{process.name or 'a process'} (pid {process.pid}){held}"
+
+
+def as_states(outlook: "MemoryOutlook", platform: str) -> Visible:
+    """The devices of an outlook as rules see them."""
     if outlook.blocked:
         return None, outlook.problem or "the driver does not answer"
     if not outlook.devices:
-        return None, None
-    return (
-        tuple(
-            DeviceState(
-                one.device.name,
-                one.total_bytes,
-                one.free_bytes,
-                capability_of(one.device.name) if platform == "cuda" else None,
-            )
-            for one in outlook.devices
-        ),
-        None,
+        return (), outlook.problem or "none was found"
+    states = (
+        DeviceState(
+            one.device.name,
+            one.total_bytes,
+            one.free_bytes,
+            capability_of(one.device.name) if platform == "cuda" else None,
+            tuple(map(_holder, one.holders)),
+        )
+        for one in outlook.devices
     )
+    return tuple(states), None

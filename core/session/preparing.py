@@ -27,7 +27,8 @@ from specpanel.core.settings.profile import Profile
 class Prepared:
     """A launch that was thought through. ``profile`` has its models as folders or hub ids.
 
-    ``memory`` is an estimate; ``subject`` is what its attention settings are about.
+    ``memory`` is an estimate; ``subject`` is what its attention settings are about. ``explanations`` are
+    sentences to show below the findings: what the launch will do, where that takes words.
     """
 
     profile: Profile
@@ -36,6 +37,7 @@ class Prepared:
     findings: tuple[Finding, ...]
     memory: MemoryEstimate
     subject: Subject
+    explanations: tuple[str, ...] = ()
 
 
 def look_ahead(profile: Profile) -> Prepared:

@@ -1,6 +1,7 @@
 """The machine and who can reach it: devices, memory, exposure, folders that are not what they seem."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from specpanel.core.checkpoints.config import parse_config
 from specpanel.core.checkpoints.weights import Weights, read_weights
+from specpanel.core.devices.free_memory import DeviceMemory, MemoryOutlook
+from specpanel.core.devices.records import Device, DeviceProcess
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather, model_state
@@ -20,6 +23,7 @@ from specpanel.core.preflight.surroundings import (
     PortState,
     Surroundings,
 )
+from specpanel.core.preflight.visible import as_states, visible_now
 from specpanel.core.settings.profile import Profile
 
 GIB = 1024**3
@@ -111,6 +115,26 @@ def test_d02_s17_memory_that_somebody_holds_names_the_holder_and_the_share_that_
 def test_a_driver_that_does_not_answer_is_the_machines_fault() -> None:
     place = around(device_problem="driver and library versions differ")
     assert "driver and library versions differ" in told(profile(), place)["device-driver"].text
+
+
+def test_no_device_for_a_vllm_that_needs_one_is_told_with_the_reason() -> None:
+    states, problem = as_states(MemoryOutlook((), "libnvidia-ml.so.1 is not there"), "cuda")
+    found = told(profile(), replace(around(), devices=states, device_problem=problem))
+    assert "libnvidia-ml.so.1 is not there" in found["no-device"].text
+    states, problem = as_states(MemoryOutlook((), "versions differ", blocked=True), "cuda")
+    found = told(profile(), replace(around(), devices=states, device_problem=problem))
+    assert set(found) == {"device-driver"}
+
+
+def test_devices_are_seen_in_vllms_order_with_their_memory_and_generation() -> None:
+    device = Device("GPU-1", "nvidia", "gpu", 3, "NVIDIA H200")
+    holder = DeviceProcess(911, "VLLM::Worker", 70 * GIB)
+    outlook = MemoryOutlook((DeviceMemory(device, 100, 141, holders=(holder,)),))
+    states, problem = as_states(outlook, "cuda")
+    held = ("VLLM::Worker (pid 911) 70.0 GiB",)
+    assert states == (DeviceState("NVIDIA H200", 141, 100, (9, 0), held),)
+    assert problem is None
+    assert visible_now(profile(), "cpu") == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -233,3 +257,20 @@ def test_a_damaged_header_counts_by_its_size(folder: Path) -> None:
         found = read_weights(folder)
         assert found is not None
         assert (found.total_bytes, dict(found.bytes_by_type)) == (len(damage), {})
+
+
+def test_a_local_model_is_judged_in_under_300_ms_of_processor_time(folder: Path) -> None:
+    tensors = {f"model.layers.{n}.w": ("BF16", [8, 8], 0) for n in range(5000)}
+    (folder / "model.safetensors").write_bytes(safetensors(tensors))
+    (folder / "tokenizer.json").write_bytes(b'{"model": {}}' + bytes(12_000_000))
+    launch = Profile.model_validate(
+        {
+            "target": {"model": str(folder)},
+            "drafter": {"method": "draft_model", "model": str(folder)},
+            "engine": {"platform": "cpu", "port": 20310},
+        }
+    )
+    began_s = time.process_time()
+    findings = check(launch, gather(launch, FACTS))
+    assert time.process_time() - began_s < 0.3
+    assert findings

@@ -121,7 +121,7 @@ def test_a_build_for_another_platform_is_an_error():
     assert finding.mend == (("engine.platform", None),)
 
 
-def test_a_taken_port_names_its_owner_and_the_next_free_one():
+def test_d04_a_taken_port_names_its_owner_and_the_next_free_one():
     port = PortState(8230, False, None, 4711, "python", 8232)
     finding = only(check(profile(), replace(AROUND, port=port)))
     assert finding.text == "port 8230 is taken by python (pid 4711)"
@@ -315,7 +315,7 @@ def test_a_full_disk_is_a_warning():
     assert only(check(profile(), replace(AROUND, free_disk_bytes=1000))).code == "disk-low"
 
 
-def test_a_device_named_by_uuid_is_a_warning():
+def test_a02_a_device_named_by_uuid_is_a_warning():
     launch = profile(engine={"environment": {"CUDA_VISIBLE_DEVICES": "0,MIG-1111"}})
     assert only(check(launch, AROUND)).text.startswith("CUDA_VISIBLE_DEVICES names MIG-1111")
 
@@ -327,7 +327,7 @@ def test_listening_beyond_this_machine_is_a_warning():
 @pytest.mark.parametrize(
     ("least", "most", "code"), [(1, 4, "ngram-short"), (2, 500, "ngram-long"), (2, 4, None)]
 )
-def test_an_extreme_ngram_window_is_told(least, most, code):
+def test_d08_an_extreme_ngram_window_is_told(least, most, code):
     drafter = {"method": "ngram", "prompt_lookup_min": least, "prompt_lookup_max": most}
     findings = check(profile(drafter), AROUND)
     assert [finding.code for finding in findings] == ([code] if code else [])

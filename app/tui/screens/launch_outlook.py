@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from specpanel.app.memory_words import memory_sentences
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.core.engine.command import shell_text
 from specpanel.core.errors import SpecpanelError
@@ -80,6 +81,8 @@ def prospect(draft: Draft | None, outlook: Outlook | None) -> Prospect:
         facts = (
             f"vLLM {found.facts.vllm_version or 'of an unknown version'}, {found.facts.platform}",
             *found.command.notes,
+            *memory_sentences(found.memory),
+            *found.explanations,
         )
         return Prospect(shell_text(found.command), False, "", wrong, found.findings, facts)
     before = None if outlook is None or outlook.prepared is None else outlook.prepared.command
