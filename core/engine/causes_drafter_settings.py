@@ -161,7 +161,7 @@ REFUSED: tuple[Cause, ...] = (
     cause(
         "lora-budget",
         r"max_num_batched_tokens.{0,80}max_num_seqs.{0,40}num_speculative_tokens",
-        "With LoRA a step must have room for every request's draft: max_num_seqs × (K+1) tokens",
+        "With LoRA a step must have room for every request's draft: max_num_seqs times K+1 tokens",
         "Raise --max-num-batched-tokens, or lower max_num_seqs or K",
         setting="engine.max_num_seqs",
     ),

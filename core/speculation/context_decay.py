@@ -39,9 +39,7 @@ class _Step:
 def context_ranges(records: Iterable[RequestRecord]) -> tuple[ContextRange, ...]:
     """Acceptance length over the shorter half, the next quarter and the longest; empty below four steps."""
     steps = _steps(records)
-    if len(steps) < 4:
-        return ()
-    return tuple(_range(part) for part in _parts(steps))
+    return () if len(steps) < 4 else tuple(_range(part) for part in _parts(steps))
 
 
 def context_decay(records: Iterable[RequestRecord], *, seed: int = 0) -> Pathology | None:
@@ -50,7 +48,8 @@ def context_decay(records: Iterable[RequestRecord], *, seed: int = 0) -> Patholo
     if len(steps) < 4 * FEWEST_STEPS:
         return None
     short, _, long = _parts(steps)
-    sides = (_range(short), _range(long))
+    ranges = tuple(_range(part) for part in _parts(steps))
+    sides = (ranges[0], ranges[-1])
     if any(one.requests < FEWEST_REQUESTS or one.drafts < FEWEST_STEPS for one in sides):
         return None
     kept = bootstrap(_columns(short, long), _kept_share, confidence=CONFIDENCE, seed=seed)
@@ -64,6 +63,8 @@ def context_decay(records: Iterable[RequestRecord], *, seed: int = 0) -> Patholo
         f"to {near.high} tokens of context, {far.acceptance_length:.2f} from {far.low} on",
         f"{near.drafts} drafts of {near.requests} requests against {far.drafts} of {far.requests}; "
         f"accepted tokens keep {kept.estimate:.0%} (at most {kept.high:.0%}, 99.9 % interval)",
+        "tokens a step by context: "
+        + ", ".join(f"{one.acceptance_length:.2f} at {one.low} to {one.high}" for one in ranges),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from tui.synthetic import synthetic_frames
 
+from specpanel.app.tui.charts.glyphs import ASCII
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens.why import WhyScreen
 from specpanel.core.engine.chosen import Chosen, against
@@ -15,6 +16,8 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame, Totals
 from specpanel.core.session.explaining import Explanation
 from specpanel.core.settings.profile import Profile
+from specpanel.core.speculation.pathologies import pathology
+from specpanel.core.speculation.pathology_causes import PATHOLOGY_CAUSES
 
 SIZES = [(120, 40), (80, 24)]
 HOSTILE = "[/foo] [bold]x[/] \x1b[31mred"
@@ -131,7 +134,7 @@ async def test_what_vllm_took_instead_is_marked_beside_the_wish_and_hostile_text
         await pilot.pause()
         screen = text(panel)
         assert "KV cache type" in screen
-        assert "fp8  ✗ otherwise" in screen
+        assert "fp8  otherwise" in screen
         assert "left to vLLM" in screen
         assert "[/foo] [bold]x[/] red" in screen
 
@@ -144,3 +147,14 @@ async def test_d19_what_was_drafted_and_rejected_is_shown_a_second() -> None:
         await pilot.press("w")
         await pilot.pause()
         assert f"{rejected:.1f} draft tokens a second" in text(panel)
+
+
+async def test_the_dialog_is_ascii_where_the_terminal_is() -> None:
+    panel = Panel(Feed(), auto_tick=False, glyphs=ASCII)
+    async with panel.run_test(size=(120, 40)) as pilot:
+        found = tuple(pathology(code, "error", "x", "y") for code in PATHOLOGY_CAUSES)
+        wished = Profile.model_validate({"target": {"model": "/m", "dtype": "bfloat16"}})
+        explanation = Explanation(against(wished, Chosen(dtype="float32")))
+        panel.push_screen(WhyScreen(found, explanation))
+        await pilot.pause()
+        assert text(panel).isascii()

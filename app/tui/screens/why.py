@@ -87,7 +87,7 @@ def _choices(choices: "Sequence[Choice]") -> Content:
         chosen = clean(choice.chosen or "not said")
         wished = clean(choice.wished or ("left to vLLM" if choice.setting else ""))
         style = "$error" if choice.agrees is False else "$ink-muted"
-        mark = "  ✗ otherwise" if choice.agrees is False else ""
+        mark = "  otherwise" if choice.agrees is False else ""
         rows.append(
             Content.assemble(
                 f"{clean(choice.name):<26}{chosen:<22}",
