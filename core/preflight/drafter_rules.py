@@ -16,6 +16,7 @@ from specpanel.core.settings.profile import Profile
 
 PADDING = 1024  # vocabularies that differ by no more are likely the same, padded differently
 HEAD_METHODS: frozenset[str] = frozenset({"eagle", "eagle3", "dflash", "dspark", "medusa"})
+BLOCK_METHODS: frozenset[str] = frozenset({"dflash", "dspark"})
 EAGLE3_AUX_LAYERS = 3  # vLLM's LlamaModel for EAGLE-3, unless the checkpoint says more
 
 
@@ -72,6 +73,9 @@ def hidden_sizes_match(profile: Profile, around: Surroundings) -> Iterator[Remar
         return
     target, draft = both
     expected = draft.target_hidden_size or draft.hidden_size
+    own = around.drafter is not None and _has(around.drafter, "embed_tokens.weight")
+    if draft.target_hidden_size is None and own and _method(profile) in BLOCK_METHODS:
+        return  # an embedding of its own may have a width of its own
     if target.hidden_size and expected and expected != target.hidden_size:
         yield Remark(
             f"the drafter was made for hidden states of {expected}, and the target's are "

@@ -59,6 +59,7 @@ def gather(
         free_disk_bytes=_free_disk_bytes(disk_folder or Path.home()),
         devices=None if devices is None or on_cpu else tuple(devices),
         device_problem=None if on_cpu else device_problem,
+        amx=on_cpu and _has_amx(),
         variables=_of_vllm(os.environ if inherited is None else inherited),
     )
 
@@ -91,6 +92,14 @@ def _is_here(model: str) -> bool | None:
     except OSError:
         return False
     return None if looks_like_hub_id(model) else False
+
+
+def _has_amx() -> bool:
+    """Whether this machine's processor has AMX tiles, as Linux tells it."""
+    try:
+        return " amx_tile" in Path("/proc/cpuinfo").read_text()[:20_000]
+    except OSError:
+        return False
 
 
 def _of_vllm(environment: Mapping[str, str]) -> dict[str, str]:

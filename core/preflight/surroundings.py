@@ -80,3 +80,4 @@ class Surroundings:
     devices: tuple[DeviceState, ...] | None = None
     device_problem: str | None = None  # why there is none, or why they cannot be read
     variables: Mapping[str, str] = field(default_factory=dict)
+    amx: bool = False  # whether the CPU has AMX tiles, which vLLM's MLA uses where it can

@@ -61,8 +61,9 @@ def block_is_as_trained(profile: Profile, around: Surroundings) -> Iterator[Rema
         return
     trained = config.speculators.draft_tokens if config.speculators else None
     if trained is None and config.block_size:
-        # The block holds the token it starts from, which is not drafted.
-        trained = config.block_size - 1
+        # The block holds the token it starts from, which is not drafted; DSpark's does not.
+        anchored = _spec(profile).get("method") != "dspark"
+        trained = config.block_size - anchored
     if trained and k > trained:
         yield Remark(
             f"K is {k}, and the drafter was trained to draft {trained} tokens",

@@ -104,6 +104,14 @@ def test_a_request_takes_whole_blocks() -> None:
     assert found.tokens == int(blocks / 63 * 1000)
 
 
+def test_blocks_are_those_of_the_backend() -> None:
+    """Sixteen tokens for MLA, and 128 where it is switched off; told by how far a request rounds up."""
+    odd = {"max_model_len": 1000}
+    decompressed = told(MLA, mla={"disable_mla": True}, target=odd)
+    assert decompressed.concurrency == (GIB // (8192 * 128)) / 8
+    assert told(MLA, target=odd).concurrency == (GIB // (4608 * 16)) / 63
+
+
 def test_the_size_of_the_cache_is_what_vllm_is_told() -> None:
     assert told(SMOL).cache_bytes == GIB  # specpanel's own default
     assert told(SMOL, variables={"VLLM_CPU_KVCACHE_SPACE": "3"}).cache_bytes == 3 * GIB

@@ -1,5 +1,6 @@
 """Attention and MLA: backends by device, type and block size; what a CPU cannot; parallel sizes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,18 @@ def test_a_cpu_keeps_the_latent_as_it_is_and_in_blocks_of_sixteen() -> None:
     assert findings["mla-cache-on-cpu"].severity == "error"
     assert told(profile(block_size=64), place)["mla-cache-on-cpu"].severity == "note"
     assert "mla-cache-on-cpu" not in told(profile(block_size=16), place)
+
+
+def test_amx_tiles_take_other_blocks_unless_cpu_mla_is_asked_for() -> None:
+    place = replace(around(DENSE, "cpu"), amx=True)
+    assert "mla-cache-on-cpu" not in told(profile(block_size=64), place)
+    asked = profile(block_size=64, attention_backend="CPU_MLA")
+    assert "mla-cache-on-cpu" in told(asked, place)
+
+
+def test_deepseek_v4_has_a_path_of_its_own_on_a_cpu() -> None:
+    v4 = SPARSE | {"model_type": "deepseek_v4", "compress_ratios": [4], "head_dim": 512}
+    assert "sparse-mla-on-cpu" not in told(profile(), around(v4, "cpu"))
 
 
 def test_glm5_gets_an_fp8_cache_by_default_on_blackwell_and_loses_masked_mha() -> None:
