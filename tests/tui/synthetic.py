@@ -125,7 +125,7 @@ def synthetic_frame(
             drafts=48 * (second + 1),
             draft_tokens=192 * (second + 1),
             accepted_tokens=65 * (second + 1),
-            accepted_by_position=(30, 18, 11, 6),
+            accepted_by_position=tuple(count * (second + 1) for count in (30, 18, 11, 6)),
             prompt_tokens=410 * second,
             generation_tokens=290 * second,
         ),

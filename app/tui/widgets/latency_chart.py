@@ -37,9 +37,9 @@ class LatencyChart(LineChart):
             return super().compose_inside(width, height)
         first, second = spread_of(self._latest, "ttft"), spread_of(self._latest, "tpot")
         if width >= _SIDE_BY_SIDE_CELLS:
-            left = self._spread(first, width // 2, height)
+            left = self._spread(first, width // 2 - 1, height)
             right = self._spread(second, width - width // 2, height)
-            return [(*one, *other) for one, other in zip(left, right, strict=True)]
+            return [(*one, (" ", "text"), *other) for one, other in zip(left, right, strict=True)]
         upper = height - height // 2
         return [*self._spread(first, width, upper), *self._spread(second, width, height // 2)]
 

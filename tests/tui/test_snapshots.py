@@ -1,0 +1,40 @@
+"""Each screen at both sizes, row by row, as the files in ``snapshots/`` have it.
+
+    RENEW_SNAPSHOTS=1 python -m pytest tests/tui/test_snapshots.py
+
+writes them anew; look at what ``git diff`` says before it is committed.
+"""
+
+import difflib
+import os
+from pathlib import Path
+
+import pytest
+from tui.stage import SCENES, staged
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+SIZES = [(120, 40), (80, 24)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", SCENES)
+async def test_a_screen_looks_as_it_did(
+    name: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with staged(SCENES[name], size, monkeypatch) as act:
+        rows = act.rows
+    assert [len(rows), {len(row) for row in rows}] == [size[1], {size[0]}]
+    shown = "\n".join(row.rstrip() for row in rows) + "\n"
+    path = SNAPSHOTS / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("RENEW_SNAPSHOTS"):
+        SNAPSHOTS.mkdir(exist_ok=True)
+        path.write_text(shown, encoding="utf-8")
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    if shown != before:
+        diff = difflib.unified_diff(before.splitlines(), shown.splitlines(), path.name, "now", n=1)
+        pytest.fail("\n".join([*diff, "RENEW_SNAPSHOTS=1 writes it anew"]), pytrace=False)
+
+
+def test_there_is_no_snapshot_of_a_screen_that_is_gone() -> None:
+    wanted = {f"{name}-{width}x{height}.txt" for name in SCENES for width, height in SIZES}
+    assert {path.name for path in SNAPSHOTS.iterdir()} == wanted
