@@ -369,7 +369,7 @@ def _switch(value: bool | None) -> str | None:
 
 
 def _text(value: float | None) -> str | None:
-    return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return None if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _tokens(value: int | None) -> str | None:

@@ -55,6 +55,23 @@ def test_a_real_start_tells_what_was_chosen():
     assert "Model Runner V2 requires Triton; using the V1 model runner instead." in chosen.remarks
 
 
+def test_a_real_mla_start_on_a_cpu_took_its_own_block_size_and_says_so():
+    """A small DeepSeek V2 with n-gram, asked for blocks of 64; what it wrote until it answered."""
+    chosen = read_choices(DATA / "logs" / "mla_cpu.txt")
+    assert (chosen.attention_backend, chosen.mla_prefill_backend) == ("CPU_MLA", "CPU_SDPA_MLA")
+    assert (chosen.prefix_caching, chosen.chunked_prefill) == (False, False)
+    wished = profile(
+        mla={"attention_backend": "CPU_MLA", "block_size": 64},
+        engine={"arguments": ["--enable-prefix-caching"]},
+    )
+    found = {
+        choice.name: (choice.wished, choice.chosen)
+        for choice in disagreements(against(wished, chosen))
+    }
+    assert found == {"block size": ("64", "16"), "prefix caching": ("yes", "no")}
+    assert any("forcing chunked prefill" in remark for remark in chosen.remarks)
+
+
 def test_what_a_log_does_not_say_is_absent():
     assert real().attention_backend is None  # a CPU has one, and names none
     assert read("a line", "INFO: another") == Chosen()
