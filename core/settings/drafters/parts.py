@@ -283,6 +283,8 @@ class Padding(DrafterModel):
 
 
 class BlockDrop(DrafterModel):
+    """What becomes of the last block of a cached prefix, which the drafter has not seen."""
+
     disable_eagle_block_drop: bool = setting(
         False,
         "Experimental: also reuse the last block of a cached prefix, which the drafter has not seen.",
