@@ -61,6 +61,7 @@ def test_a_real_mla_start_on_a_cpu_took_its_own_block_size_and_says_so():
     assert (chosen.attention_backend, chosen.mla_prefill_backend) == ("CPU_MLA", "CPU_SDPA_MLA")
     assert (chosen.prefix_caching, chosen.chunked_prefill) == (False, False)
     wished = profile(
+        drafter={"method": "ngram", "k": 3},
         mla={"attention_backend": "CPU_MLA", "block_size": 64},
         engine={"arguments": ["--enable-prefix-caching"]},
     )
