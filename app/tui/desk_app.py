@@ -28,6 +28,7 @@ class DeskApp(App[None]):
     notices: Notices
     keymap: Keymap
     _shown_failure: SpecpanelError | None = None
+    setting_to_mend: str | None = None  # of a failure: Launch goes there when it is shown next
     desk_is_coming = False
     _asked_early: "list[Callable[[Desk], None]]"
     _marks = 0
@@ -81,6 +82,7 @@ class DeskApp(App[None]):
         failure = None if desk is None else desk.failure
         if desk is not None and failure is not None and failure is not self._shown_failure:
             named = desk.last_log is not None and str(desk.last_log) in str(failure)
+            self.setting_to_mend = setting_of(failure)
             self.push_screen(ErrorScreen(failure, has_log=named), self._failure_seen)
         self._shown_failure = failure
 
@@ -163,3 +165,10 @@ class DeskApp(App[None]):
                 self.ask(lambda desk: desk.mark(text or default))
 
         self.push_screen(MarkScreen(default), answered)
+
+
+def setting_of(error: SpecpanelError) -> str | None:
+    """The profile's setting that a failure points at, dotted; None where it names none."""
+    from specpanel.core.session.launch import VllmEndedError
+
+    return error.failure.setting if isinstance(error, VllmEndedError) else None

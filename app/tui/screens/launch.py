@@ -106,6 +106,9 @@ class LaunchScreen(StartingScreen):
             )
             if draft.profile is not None:
                 self._look_ahead(draft.profile)
+            wanted = self.panel.setting_to_mend
+            if wanted is not None and self.form.go_to(wanted):
+                self.panel.setting_to_mend = None
         self._show_profiles()
         self._show_side()
         self._show_legend()
