@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from specpanel.app.cli import options
+from specpanel.app.cli import mla_measure, options
 from specpanel.app.cli.report import guarded
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def explain(
     from specpanel.kernels.gpus import gpu as known_gpu
     from specpanel.kernels.vllm_backends import KV_DTYPES, Serving
 
-    prompts = _numbers(prompt_tokens, "--prompt-tokens")
+    prompts = numbers(prompt_tokens, "--prompt-tokens")
     if kv_dtype not in KV_DTYPES:
         raise ConfigurationError(
             f"--kv-dtype {kv_dtype[:40]} is not one that sparse MLA knows",
@@ -157,12 +157,13 @@ def drift_alarm() -> str | None:
     return None if root is None else vllm_source.drift_text(vllm_source.read(root))
 
 
-def _numbers(text: str, flag: str) -> list[int]:
+def numbers(text: str, flag: str, *, least: int = 1) -> list[int]:
+    """The whole numbers in ``text``, with commas between them."""
     from specpanel.core.errors import ConfigurationError
 
     found = []
     for part in text.replace(" ", "").split(","):
-        if not (part.isascii() and part.isdigit()) or not 0 < int(part) <= 10_000_000:
+        if not (part.isascii() and part.isdigit()) or not least <= int(part) <= 10_000_000:
             raise ConfigurationError(
                 f"{flag} has {part[:20]!r}, which is not a length in tokens",
                 f"Write whole numbers with commas between them: {flag} 512,4096.",
@@ -215,3 +216,7 @@ def _as_data(model: str, found: "Explanation", alarm: str | None) -> dict[str, A
         "prompts": prompts,
         "advice": [asdict(item) for item in found.advice],
     }
+
+
+app.command("bench", help=mla_measure.BENCH)(mla_measure.bench)
+app.command("calibrate", help=mla_measure.CALIBRATE)(mla_measure.calibrate)

@@ -1,0 +1,173 @@
+"""Measured paths of MLA as text: a table, and a map of query by context beside vLLM's choice. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from specpanel.kernels.calibrate import Calibration, Cell
+from specpanel.kernels.cost import work
+from specpanel.kernels.dims import MLADims
+from specpanel.kernels.dispatch import choose
+from specpanel.kernels.vllm_rules import TIER_TITLES, Ranges, Tier, use_masked_mha
+
+_TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")
+_SHADES = " ░▒▓█"
+_BACKEND = "FLASHMLA_SPARSE"
+
+
+def calibration_text(found: Calibration, *, plot: bool) -> str:
+    """What was measured and, with ``plot``, the map and the thresholds; without a line end at its end."""
+    return "\n".join(_lines(found, plot))
+
+
+def sdpa_text(compared: Mapping[str, Any]) -> str:
+    """Portable masked MHA against torch's attention with the same mask."""
+    ours, theirs = compared["ours"], compared["theirs"]
+    memory = compared["memory_ratio"]
+    peaks = "peak memory n/a"
+    if memory is not None:
+        sizes = (compared["ours_peak_bytes"] / 2**20, compared["theirs_peak_bytes"] / 2**20)
+        peaks = f"peak memory {sizes[0]:.0f} MiB against {sizes[1]:.0f} MiB: {memory:.2f} x"
+    return (
+        f"\nPortable masked MHA beside torch's scaled_dot_product_attention with the same mask "
+        f"({compared['heads']} heads, {compared['tokens']} tokens, top-k {compared['topk']}, float32):\n"
+        f"  {ours['median_ms']:.0f} ms against {theirs['median_ms']:.0f} ms: "
+        f"{compared['time_ratio']:.2f} x; {peaks}"
+    )
+
+
+def _lines(found: Calibration, plot: bool) -> Iterator[str]:
+    key = found.key
+    yield f"{key.device}, {key.compute_units} units, {key.engine} paths in {key.dtype}, torch {key.torch}"
+    yield (
+        f"heads of {key.nope}+{key.rope}/{key.v} over a latent of {key.lora}, top-k {key.topk}, "
+        f"selection {key.pattern}"
+    )
+    yield ""
+    yield from _table(found)
+    for heads in sorted({cell.heads for cell in found.cells}) if plot else ():
+        yield ""
+        yield from _map(found, heads)
+        yield from _verdict(found, heads)
+    if plot and (regret := found.regret()) is not None:
+        yield ""
+        yield (
+            f"Time lost by these thresholds against the best path of each cell: {regret[0]:.1%} on average, "
+            f"{regret[1]:.1%} at worst."
+        )
+    if not found.complete:
+        yield "The time was up before everything was measured; a larger --budget measures all of it."
+
+
+def _table(found: Calibration) -> Iterator[str]:
+    yield (
+        f"{'heads':>5}{'query':>8}{'context':>9}"
+        + "".join(f"{TIER_TITLES[tier] + ' ms':>16}{'TFLOP/s':>9}" for tier in _TIERS)
+        + f"{'MQA/MHA':>9}{'noise':>7}"
+    )
+    for cell in found.cells:
+        row = f"{cell.heads:>5}{cell.query:>8}{cell.context:>9}"
+        for tier in _TIERS:
+            timing = cell.timings.get(tier)
+            if timing is None:
+                row += f"{'n/a':>16}{'':>9}"
+                continue
+            done = work(_dims(found, cell.heads), tier, cell.query, cell.context).flop
+            row += f"{timing.median_ms:>16.3f}{done / timing.median_ms / 1e9:>9.3f}"
+        yield row + f"{cell.gain:>9.2f}{cell.noise:>7.1%}"
+
+
+def _dims(found: Calibration, heads: int) -> MLADims:
+    key = found.key
+    return MLADims(heads, heads, key.nope, key.rope, key.v, key.lora, topk=key.topk)
+
+
+def _map(found: Calibration, heads: int) -> Iterator[str]:
+    """Time of MQA over that of MHA: above 1 MHA is faster, and | marks where it passes 1."""
+    cells = [cell for cell in found.cells if cell.heads == heads]
+    queries = sorted({cell.query for cell in cells})
+    contexts = sorted({cell.context for cell in cells}, reverse=True)
+    title = f"{heads} heads: time of MQA over MHA (darker: MHA faster; |: passes 1.0)"
+    width = 9 + 8 * len(queries)
+    yield f"{title:<{width + 4}}ours, and vLLM's table (M: MHA form, ·: MQA)"
+    for context in contexts:
+        row = {cell.query: cell for cell in cells if cell.context == context}
+        yield f"{context:>7} {_gains(row, queries)}".ljust(width + 4) + _choices(
+            found, heads, row, queries
+        )
+    yield f"{'context':>7} " + "".join(f"{query:>8}" for query in queries) + "  query"
+
+
+def _gains(row: Mapping[int, Cell], queries: Sequence[int]) -> str:
+    text, before = "", None
+    for query in queries:
+        cell = row.get(query)
+        if cell is None:
+            text += " " * 8
+            continue
+        passed = before is not None and (before > 1) != (cell.gain > 1)
+        text += f"{'|' if passed else ' '}{cell.gain:>5.2f}{_shade(cell.gain) * 2}"
+        before = cell.gain
+    return text
+
+
+def _shade(gain: float) -> str:
+    """Five shades from MQA twice as fast to MHA twice as fast."""
+    share = min(1.0, max(0.0, (gain - 0.5) / 1.5))
+    return _SHADES[round(share * (len(_SHADES) - 1))]
+
+
+def _choices(
+    found: Calibration, heads: int, row: Mapping[int, Cell], queries: Sequence[int]
+) -> str:
+    ours = theirs = ""
+    for query in queries:
+        cell = row.get(query)
+        if cell is None:
+            ours, theirs = ours + " ", theirs + " "
+            continue
+        tier = choose(found.rows, heads, cell.step, found.key.topk).tier
+        ours += "·" if tier == "sparse_mqa" else "M"
+        theirs += _vllm_mark(found, heads, cell)
+    return f"{ours}   {theirs}"
+
+
+def _vllm_mark(found: Calibration, heads: int, cell: Cell) -> str:
+    """What vLLM's table for FlashMLA on B200 says where the model's heads come to so many a rank."""
+    key, step = found.key, cell.step
+    if step.seq_len <= key.topk:
+        return "M"
+    total = 64 if (key.nope + key.rope, key.v) == (256, 256) else 128
+    masked = total % heads == 0 and use_masked_mha(
+        backend=_BACKEND,
+        tensor_parallel=total // heads,
+        qk=key.nope + key.rope,
+        v=key.v,
+        query_len=step.query_len,
+        seq_len=step.seq_len,
+        has_context=step.has_context,
+    )
+    return "M" if masked else "·"
+
+
+def _verdict(found: Calibration, heads: int) -> Iterator[str]:
+    if heads in found.refused:
+        yield f"  refused: {found.refused[heads]}"
+        return
+    rows = found.rows[heads]
+    yield f"  pure prefills: {_ranges(rows.pure)}"
+    if any(cell.context for cell in found.cells):
+        yield f"  with cached context: {_ranges(rows.context)}"
+
+
+def _ranges(ranges: Ranges) -> str:
+    if not ranges:
+        return "always sparse MQA"
+    told = []
+    for longest, shortest in ranges:
+        if shortest > longest:
+            told.append(f"up to {longest:,} tokens never")
+        else:
+            told.append(
+                f"up to {longest:,} tokens" + (f" from {shortest:,} new ones" if shortest else "")
+            )
+    return "MHA " + "; ".join(told)

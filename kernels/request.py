@@ -1,0 +1,65 @@
+"""What a measurement is asked to do, as plain data: it travels to a process of its own. Pure."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from specpanel.kernels.calibrate import Grid
+from specpanel.kernels.dims import MLADims
+from specpanel.kernels.errors import MLAError
+
+ENGINES = ("auto", "portable", "triton")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One measurement.
+
+    Args:
+        dims: the layer; its ``heads`` are replaced by the grid's.
+        refine: measure between cells to find crossings, and fit thresholds (``calibrate``).
+        engine, device, dtype: ``auto`` takes what fits the machine.
+        budget_s: no cell is begun after so many seconds.
+        sdpa: compare with torch's own attention, too.
+    """
+
+    dims: MLADims
+    grid: Grid
+    refine: bool
+    engine: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    pattern: str = "random"
+    budget_s: float = 120.0
+    sdpa: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One line of what a measurement tells: ``kind`` is device, cell, sdpa, calibration or error."""
+
+    kind: str
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+def dump(request: Request) -> str:
+    return json.dumps(asdict(request))
+
+
+def load(text: str) -> Request:
+    data = json.loads(text)
+    grid = Grid(**{name: tuple(values) for name, values in data.pop("grid").items()})
+    return Request(dims=MLADims(**data.pop("dims")), grid=grid, **data)
+
+
+def report_of(line: str) -> Report:
+    """A line of the measuring process.
+
+    Raises:
+        MLAError: it is no line of ours.
+    """
+    try:
+        data = json.loads(line)
+        return Report(str(data.pop("kind")), data)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise MLAError(f"the measuring process wrote {line[:80]!r}") from None

@@ -1,0 +1,142 @@
+"""Our Triton kernels under Triton's interpreter: run by ``test_triton_kernels`` in a process of its own.
+
+``TRITON_INTERPRET=1`` must stand in the environment before Triton is imported, and one process cannot both
+interpret and compile. pytest collects this file only when it is named.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the kernels need torch")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+
+from specpanel.kernels import reference, triton_mha, triton_mqa  # noqa: E402
+from specpanel.kernels.dims import MLADims  # noqa: E402
+from specpanel.kernels.masks import bit_words, gather_rows  # noqa: E402
+from specpanel.kernels.problem import Problem, random_problem  # noqa: E402
+from specpanel.kernels.triton_config import Tile  # noqa: E402
+
+FLOAT32, FLOAT16, BFLOAT16 = torch.float32, torch.float16, torch.bfloat16
+# Largest error against float64 over the same rounded inputs: of out and of its log-sum-exp.
+ONE = {FLOAT32: (2e-6, 1e-6 * 3), FLOAT16: (2e-3, 1e-3), BFLOAT16: (1.5e-2, 8e-3)}
+MHA_TILE, MQA_TILE = Tile(16, 32, 4, 1), Tile(16, 16, 4, 1)
+
+
+def dims(heads: int = 2, head: tuple[int, int, int] = (32, 16, 32), **more: int) -> MLADims:
+    return MLADims(heads, heads, *head, more.get("lora", 64), topk=more.get("topk", 24))
+
+
+EVEN = dims()
+CASES: dict[str, tuple[MLADims, tuple[int, ...], tuple[int, ...]]] = {
+    "ragged": (EVEN, (20, 1, 17), (0, 0, 0)),
+    "cached context": (EVEN, (9, 5), (50, 7)),
+    "below top-k": (EVEN, (8, 5), (0, 3)),
+    "an empty neighbour": (EVEN, (6, 0, 4), (2, 0, 31)),
+    "no rotary part": (dims(3, (48, 0, 32), topk=16), (19,), (0,)),
+    "odd widths": (dims(5, (24, 8, 40), lora=48, topk=10), (7, 3), (0, 40)),
+}
+
+
+def within(found: tuple[Any, Any], wanted: reference.Result, dtype: torch.dtype) -> None:
+    empty = torch.isneginf(wanted[1])
+    assert torch.equal(torch.isneginf(found[1]), empty)
+    assert (found[0].double() - wanted[0]).abs().max() <= ONE[dtype][0]
+    assert (found[1].double() - wanted[1])[~empty].abs().max() <= ONE[dtype][1]
+
+
+def mqa(problem: Problem, *, swapped: bool) -> tuple[Any, Any]:
+    rows, length = gather_rows(problem)
+    wide = problem.to(torch.float64)
+    absorbed = triton_mqa.absorb(wide).to(problem.q.dtype)
+    cache = torch.cat([problem.latent, problem.k_pe], dim=-1)
+    value, lse = triton_mqa.attend(
+        problem, absorbed, cache, rows, length, swapped=swapped, tile=MQA_TILE, out_dtype=FLOAT32
+    )
+    return triton_mqa.expand(wide, value.double()), lse
+
+
+def mha(problem: Problem, *, words: Any = None, listed: bool = False) -> tuple[Any, Any]:
+    built = triton_mha.decompress(problem.to(torch.float64))
+    built = triton_mha.Decompressed(built.k_nope.to(problem.q.dtype), built.v.to(problem.q.dtype))
+    return triton_mha.attend(
+        problem, built, words=words, listed=listed, tile=MHA_TILE, out_dtype=FLOAT32
+    )
+
+
+def test_this_process_interprets() -> None:
+    assert triton_mha.INTERPRETED
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32_every_kernel_is_the_reference(name: str) -> None:
+    geometry, new, old = CASES[name]
+    problem = random_problem(geometry, new, old, dtype=FLOAT32)
+    words = bit_words(problem)
+    wanted = reference.masked(problem)
+    full = mha(problem, words=words)
+    within(full, wanted, FLOAT32)
+    within(mha(problem), reference.dense(problem), FLOAT32)
+    listed = mha(problem, words=words, listed=True)
+    assert torch.equal(listed[0], full[0])
+    assert torch.equal(listed[1], full[1])
+    within(mqa(problem, swapped=False), wanted, FLOAT32)
+    within(mqa(problem, swapped=True), wanted, FLOAT32)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
+def test_in_half_precision_every_kernel_holds_its_tolerance(dtype: torch.dtype) -> None:
+    problem = random_problem(EVEN, (9, 4), (30, 0)).to(dtype)
+    wanted = reference.masked(problem)
+    within(mha(problem, words=bit_words(problem)), wanted, dtype)
+    within(mqa(problem, swapped=False), wanted, dtype)
+    within(mqa(problem, swapped=True), wanted, dtype)
+
+
+def test_rows_that_select_nothing_repeat_themselves_or_point_nowhere() -> None:
+    problem = random_problem(EVEN, (5,), (30,), dtype=FLOAT32)
+    topk = problem.selected().clone()
+    topk[0] = -1
+    topk[1, 1:] = topk[1, 0]
+    topk[2, ::2] = 9999
+    topk[3, :12] = -1
+    topk[4, 5] = 34  # its own position, and not of the queries before it
+    topk[3, 20] = 34
+    problem = replace(problem, topk=topk)
+    wanted = reference.masked(problem)
+    assert torch.isneginf(wanted[1][0]).all()
+    words = bit_words(problem)
+    full = mha(problem, words=words)
+    within(full, wanted, FLOAT32)
+    assert torch.equal(mha(problem, words=words, listed=True)[0], full[0])
+    within(mqa(problem, swapped=False), wanted, FLOAT32)
+    within(mqa(problem, swapped=True), wanted, FLOAT32)
+
+
+def test_queries_need_not_be_contiguous() -> None:
+    problem = random_problem(EVEN, (9,), (3,), dtype=FLOAT32)
+    turned = problem.q.transpose(0, 1).contiguous().transpose(0, 1)
+    assert not turned.is_contiguous()
+    within(
+        mha(replace(problem, q=turned), words=bit_words(problem)),
+        reference.masked(problem),
+        FLOAT32,
+    )
+
+
+def test_rows_of_the_cache_that_nobody_selected_may_hold_anything() -> None:
+    problem = random_problem(EVEN, (2,), (60,), dtype=FLOAT32)
+    clean = reference.sparse(problem)
+    unused = sorted(set(range(62)) - set(problem.selected().flatten().tolist()))
+    problem.latent[unused] = float("nan")
+    within(mqa(problem, swapped=False), clean, FLOAT32)
+    within(mqa(problem, swapped=True), clean, FLOAT32)
+
+
+def test_whole_paths_agree_with_each_other() -> None:
+    problem = random_problem(dims(16), (6,), (20,), dtype=FLOAT32)
+    wanted = reference.masked(problem)
+    within(triton_mha.masked(problem), wanted, FLOAT32)
+    within(triton_mqa.sparse(problem), wanted, FLOAT32)
+    within(triton_mha.dense(problem), reference.dense(problem), FLOAT32)
