@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from specpanel.core.checkpoints.weights import read_weights
 from specpanel.core.engine.command import redacted
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.matching.scan import cached_folder, hub_cache
 from specpanel.core.preflight.surroundings import (
     DeviceState,
     ModelState,
@@ -46,6 +48,8 @@ def gather(
         inherited: the environment that vLLM inherits; this process's where absent.
     """
     platform = _platform(profile, interpreter)
+    outside = os.environ if inherited is None else inherited
+    cache = hub_cache({**outside, **profile.engine.environment})
     drafter = getattr(profile.drafter, "model", None)
     on_cpu = platform == "cpu"
     free = [device.free_bytes for device in devices or () if device.free_bytes is not None]
@@ -53,22 +57,31 @@ def gather(
         interpreter=interpreter,
         platform=platform,
         port=port_state(profile.engine.host, profile.engine.port),
-        target=model_state(profile.target.model),
-        drafter=model_state(drafter) if isinstance(drafter, str) else None,
+        target=model_state(profile.target.model, cache),
+        drafter=model_state(drafter, cache) if isinstance(drafter, str) else None,
         free_memory_bytes=psutil.virtual_memory().available if on_cpu else min(free, default=None),
         free_disk_bytes=_free_disk_bytes(disk_folder or Path.home()),
         devices=None if devices is None or on_cpu else tuple(devices),
         device_problem=None if on_cpu else device_problem,
         amx=on_cpu and _has_amx(),
-        variables=_of_vllm(os.environ if inherited is None else inherited),
+        variables=_of_vllm(outside),
     )
 
 
-def model_state(name: str) -> ModelState:
-    """The model that ``name`` stands for: a folder where there is one, else a hub id."""
+def model_state(name: str, cache: Path | None = None) -> ModelState:
+    """The model that ``name`` stands for: a folder where there is one, else a hub id.
+
+    Of a model of the hub the copy in ``cache`` is read, where there is one; vLLM may fetch a newer one.
+    """
     folder = Path(name).expanduser()
-    if not folder.exists() and looks_like_hub_id(name):
-        return ModelState(name, "hub")
+    if folder.exists() or not looks_like_hub_id(name):
+        return _in_folder(name, folder)
+    copy = None if cache is None else cached_folder(cache, name)
+    found = ModelState(name, "hub") if copy is None else _in_folder(name, copy)
+    return ModelState(name, "hub") if found.config is None else replace(found, kind="hub")
+
+
+def _in_folder(name: str, folder: Path) -> ModelState:
     try:
         config = read_config(folder)
     except ConfigurationError as error:

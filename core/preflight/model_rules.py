@@ -42,7 +42,17 @@ def drafter_is_there(profile: Profile, around: Surroundings) -> Iterator[Remark]
 
 
 def _on_hub(role: str, model: ModelState | None) -> Iterator[Remark]:
-    if model is not None and model.kind == "hub":
+    if model is None or model.kind != "hub":
+        return
+    if model.config is not None:
+        yield Remark(
+            f"{model.name} is a model of the hub, judged by the copy in the cache; vLLM may fetch a "
+            "newer one",
+            "",
+            f"{role}.model",
+            (str(model.config.folder),),
+        )
+    else:
         yield Remark(
             f"{model.name} is no folder here, so vLLM will ask the hub for it, and its geometry is "
             "not checked",
@@ -54,7 +64,7 @@ def _on_hub(role: str, model: ModelState | None) -> Iterator[Remark]:
 @rule(
     "target-on-hub",
     "note",
-    "The target is a hub id, which vLLM resolves; nothing of it is checked.",
+    "The target is a hub id, which vLLM resolves; a copy in the cache is checked, or nothing.",
     "Give a folder to have it checked.",
 )
 def target_is_local(profile: Profile, around: Surroundings) -> Iterator[Remark]:
@@ -64,7 +74,7 @@ def target_is_local(profile: Profile, around: Surroundings) -> Iterator[Remark]:
 @rule(
     "drafter-on-hub",
     "note",
-    "The drafter is a hub id, which vLLM resolves; nothing of it is checked.",
+    "The drafter is a hub id, which vLLM resolves; a copy in the cache is checked, or nothing.",
     "Give a folder to have it checked.",
 )
 def drafter_is_local(profile: Profile, around: Surroundings) -> Iterator[Remark]:

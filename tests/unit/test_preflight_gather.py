@@ -114,3 +114,21 @@ def test_on_a_gpu_the_hosts_memory_is_not_taken_for_the_devices(checkpoint):
     assert around.free_memory_bytes == 5
     assert around.devices == tuple(devices)
     assert gather(profile, None).drafter is None
+
+
+def test_a_model_of_the_hub_is_judged_by_the_copy_in_the_cache(tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--lab--tiny" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(CONFIG))
+    launch = Profile.model_validate(
+        {
+            "target": {"model": "lab/tiny"},
+            "engine": {"environment": {"HF_HOME": str(tmp_path)}, "platform": "cpu"},
+        }
+    )
+    target = gather(launch, None).target
+    assert (target.kind, target.weights) == ("hub", None)
+    assert target.config is not None
+    assert target.config.hidden_size == 576
+    (snapshot / "config.json").write_text("not JSON")
+    assert gather(launch, None).target.config is None
