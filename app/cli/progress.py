@@ -57,7 +57,7 @@ class PlainPrinter:
                 if summary.legs:
                     typer.echo(summary_text(summary))
             case _:
-                text = _step(event)
+                text = step_text(event)
                 if text:
                     self._clear()
                     talk(text)
@@ -80,7 +80,8 @@ class PlainPrinter:
             self._open = False
 
 
-def _step(event: Event) -> str | None:
+def step_text(event: Event) -> str | None:
+    """An event as a line for a person; None where it says nothing."""
     match event:
         case Note(text):
             return text

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.printable import one_line
 from specpanel.core.settings.complaints import closest
 from specpanel.core.settings.files import read_table
 from specpanel.core.settings.paths import config_folder
@@ -63,6 +64,18 @@ def read_recipe(path: Path, overrides: Mapping[str, str] | None = None) -> Recip
         return Recipe.model_validate(merged)
     except ValidationError as error:
         raise _complaint(error, path, text, overrides or {}) from None
+
+
+def summary_of(path: Path) -> tuple[str, str]:
+    """Algorithm and description of a recipe that may still lack its target.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    table, _ = read_table(path)
+    algorithm = table.get("algorithm")
+    kind = algorithm.get("type", "eagle3") if isinstance(algorithm, dict) else "eagle3"
+    return one_line(str(kind)), one_line(str(table.get("description", "")))
 
 
 def assignments(words: list[str]) -> dict[str, str]:
