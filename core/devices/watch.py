@@ -55,6 +55,7 @@ class DeviceWatch:
         self.pid: int | None = None
         self.said = ""  # what the vendors' libraries printed last
         self.slowed_s: dict[str, float] = {}
+        self.took_ms = 0.0  # the newest reading, in the reader
 
     def want_processes(self, wanted: bool) -> None:
         """Read the lists of processes, every five seconds, while someone looks at them."""
@@ -160,6 +161,7 @@ class DeviceWatch:
             self._readings = answer.readings
             self._state, self._reason = "ok", None
             self.slowed_s = answer.slowed_s
+            self.took_ms = answer.took_ms
             self.said = answer.said or self.said
             self._news.set()
             due_s = max(due_s + self._period_s, time.monotonic() - self._period_s)
