@@ -1,5 +1,6 @@
 """Measured paths of MLA as text: a table, and a map of query by context beside vLLM's choice. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from specpanel.kernels.vllm_rules import TIER_TITLES, Ranges, Tier, use_masked_m
 _TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")
 _SHADES = " ░▒▓█"
 _BACKEND = "FLASHMLA_SPARSE"
+_NOISY = 0.1
+_MOST_COLUMNS = 14
 
 
 def calibration_text(found: Calibration, *, plot: bool) -> str:
@@ -54,14 +57,21 @@ def _lines(found: Calibration, plot: bool) -> Iterator[str]:
             f"Time lost by these thresholds against the best path of each cell: {regret[0]:.1%} on average, "
             f"{regret[1]:.1%} at worst."
         )
+    noisy = sum(cell.noise > _NOISY for cell in found.cells)
+    if noisy:
+        yield (
+            f"{noisy} of {len(found.cells)} cells were noisier than {_NOISY:.0%}: the machine was busy, and "
+            "what lies within the noise decides nothing."
+        )
     if not found.complete:
         yield "The time was up before everything was measured; a larger --budget measures all of it."
 
 
 def _table(found: Calibration) -> Iterator[str]:
+    unit, per_ms = ("TFLOP/s", 1e9) if _fastest(found) >= 1e12 else ("GFLOP/s", 1e6)
     yield (
         f"{'heads':>5}{'query':>8}{'context':>9}"
-        + "".join(f"{TIER_TITLES[tier] + ' ms':>16}{'TFLOP/s':>9}" for tier in _TIERS)
+        + "".join(f"{TIER_TITLES[tier] + ' ms':>16}{unit:>9}" for tier in _TIERS)
         + f"{'MQA/MHA':>9}{'noise':>7}"
     )
     for cell in found.cells:
@@ -72,8 +82,21 @@ def _table(found: Calibration) -> Iterator[str]:
                 row += f"{'n/a':>16}{'':>9}"
                 continue
             done = work(_dims(found, cell.heads), tier, cell.query, cell.context).flop
-            row += f"{timing.median_ms:>16.3f}{done / timing.median_ms / 1e9:>9.3f}"
+            row += f"{timing.median_ms:>16.3f}{done / timing.median_ms / per_ms:>9.1f}"
         yield row + f"{cell.gain:>9.2f}{cell.noise:>7.1%}"
+
+
+def _fastest(found: Calibration) -> float:
+    """FLOP a second of the fastest path of any cell."""
+    return max(
+        (
+            work(_dims(found, cell.heads), tier, cell.query, cell.context).flop
+            / (timing.median_ms / 1e3)
+            for cell in found.cells
+            for tier, timing in cell.timings.items()
+        ),
+        default=0.0,
+    )
 
 
 def _dims(found: Calibration, heads: int) -> MLADims:
@@ -84,17 +107,28 @@ def _dims(found: Calibration, heads: int) -> MLADims:
 def _map(found: Calibration, heads: int) -> Iterator[str]:
     """Time of MQA over that of MHA: above 1 MHA is faster, and | marks where it passes 1."""
     cells = [cell for cell in found.cells if cell.heads == heads]
-    queries = sorted({cell.query for cell in cells})
+    queries = _columns(cells)
     contexts = sorted({cell.context for cell in cells}, reverse=True)
-    title = f"{heads} heads: time of MQA over MHA (darker: MHA faster; |: passes 1.0)"
     width = 9 + 8 * len(queries)
-    yield f"{title:<{width + 4}}ours, and vLLM's table (M: MHA form, ·: MQA)"
+    yield f"{heads} heads: time of MQA over MHA (darker: MHA faster; |: passes 1.0)"
+    marks = max(6, len(queries) + 2)
+    yield f"{'':<{width}}{'ours':<{marks}}vLLM    (M: MHA form, ·: MQA; vLLM's table is for {_BACKEND}, B200)"
     for context in contexts:
         row = {cell.query: cell for cell in cells if cell.context == context}
-        yield f"{context:>7} {_gains(row, queries)}".ljust(width + 4) + _choices(
-            found, heads, row, queries
-        )
+        ours, theirs = _choices(found, heads, row, queries)
+        yield f"{context:>7} {_gains(row, queries)}".ljust(width) + f"{ours:<{marks}}{theirs}"
     yield f"{'context':>7} " + "".join(f"{query:>8}" for query in queries) + "  query"
+
+
+def _columns(cells: Sequence[Cell]) -> list[int]:
+    """Queries that were measured with every context; those of refined crossings stand in the table."""
+    by_query: dict[int, set[int]] = {}
+    for cell in cells:
+        by_query.setdefault(cell.query, set()).add(cell.context)
+    contexts = {cell.context for cell in cells}
+    whole = sorted(query for query, found in by_query.items() if found == contexts)
+    columns = whole if len(contexts) > 1 and whole else sorted(by_query)
+    return columns[:: -(-len(columns) // _MOST_COLUMNS)]
 
 
 def _gains(row: Mapping[int, Cell], queries: Sequence[int]) -> str:
@@ -112,13 +146,13 @@ def _gains(row: Mapping[int, Cell], queries: Sequence[int]) -> str:
 
 def _shade(gain: float) -> str:
     """Five shades from MQA twice as fast to MHA twice as fast."""
-    share = min(1.0, max(0.0, (gain - 0.5) / 1.5))
+    share = min(1.0, max(0.0, (math.log2(gain) + 1) / 2))
     return _SHADES[round(share * (len(_SHADES) - 1))]
 
 
 def _choices(
     found: Calibration, heads: int, row: Mapping[int, Cell], queries: Sequence[int]
-) -> str:
+) -> tuple[str, str]:
     ours = theirs = ""
     for query in queries:
         cell = row.get(query)
@@ -128,7 +162,7 @@ def _choices(
         tier = choose(found.rows, heads, cell.step, found.key.topk).tier
         ours += "·" if tier == "sparse_mqa" else "M"
         theirs += _vllm_mark(found, heads, cell)
-    return f"{ours}   {theirs}"
+    return ours, theirs
 
 
 def _vllm_mark(found: Calibration, heads: int, cell: Cell) -> str:
