@@ -43,6 +43,7 @@ from specpanel.core.session.served import (
     served_record,
     start_served,
 )
+from specpanel.core.session.settling import until_memory_is_steady, used_device_bytes
 from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
 from specpanel.core.settings.profile import Profile
 
@@ -326,6 +327,10 @@ class Desk:
         await self._sending.end()
         if old.record is not None:
             await self._end_server(old)
+            if not await until_memory_is_steady(
+                lambda: used_device_bytes(self.feed.latest), self._interrupted
+            ):
+                self._tell(Note("the device's memory goes on changing after the stop"))
         try:
             await self._start(profile)
         except SpecpanelError as error:
