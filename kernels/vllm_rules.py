@@ -239,6 +239,16 @@ def decide(deployment: Deployment, step: Step, table: Thresholds = THRESHOLDS) -
     return Decision(tier, decoding, dense, masked)
 
 
+def skips_indexer(deployment: Deployment, step: Step, decode_tokens: int) -> bool:
+    """Whether vLLM leaves the indexer's scoring out of a step: dense MHA takes all of it, so nobody reads it.
+
+    One token that decodes in the same step needs its selection: with the scoring left out it would attend to
+    nothing (vLLM #52512 was that bug). On NVIDIA alone (``models/deepseek_v32/attention.py``).
+    """
+    whole = decode_tokens == 0 and deployment.prefill_context_parallel == 1
+    return whole and not deployment.gpu.is_amd and decide(deployment, step).tier == "dense_mha"
+
+
 def _not_decoding(deployment: Deployment, step: Step) -> Condition:
     limit = deployment.decode_threshold
     prefill = step.query_len > limit

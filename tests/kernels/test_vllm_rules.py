@@ -34,6 +34,7 @@ from specpanel.kernels.vllm_rules import (
     mask_bytes,
     mask_shape,
     quantized,
+    skips_indexer,
     use_masked_mha,
 )
 
@@ -302,6 +303,19 @@ def test_property_every_step_has_one_tier_and_every_other_a_reason(
     if decision.tier == "masked_mha":
         assert mask_bytes(step) <= MASK_BUDGET_BYTES
         assert query > deployment.decode_threshold
+
+
+@pytest.mark.parametrize("name", ["b200", "h200", "mi300x"])
+@pytest.mark.parametrize("query", [64, 2048, 4096])
+@pytest.mark.parametrize("decode_tokens", [0, 1])
+def test_the_indexer_is_left_out_only_where_nothing_of_the_step_reads_its_selection(
+    name: str, query: int, decode_tokens: int
+) -> None:
+    deployment, step = deployed(name, 8), Step(query, query)
+    skipped = skips_indexer(deployment, step, decode_tokens)
+    reads_selection = decode_tokens > 0 or decide(deployment, step).tier != "dense_mha"
+    assert not (skipped and reads_selection)
+    assert skipped == (query == 2048 and not decode_tokens and name != "mi300x")
 
 
 @needs_vllm
