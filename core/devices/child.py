@@ -122,7 +122,7 @@ class ReaderProcess:
             while True:
                 done, _ = await asyncio.wait({reading}, timeout=look_every_s)
                 if done:
-                    return reading.result()
+                    return _line(reading, self._box)
                 now = self._box.look()
                 if now.number != last.number:
                     last, since_s = now, loop.time()
@@ -173,6 +173,13 @@ class ReaderProcess:
                 await self._process.wait()
         except TimeoutError:
             pass
+
+
+def _line(reading: "asyncio.Future[bytes]", box: BlackBox) -> bytes:
+    try:
+        return reading.result()
+    except ValueError as error:  # a line without an end: something else writes into the pipe
+        raise ReaderGone(f"it sent no line: {error}", box.look(), hung=True) from error
 
 
 def _allowed_s(call: LastCall, deadlines: Deadlines) -> float:

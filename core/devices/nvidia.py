@@ -50,8 +50,11 @@ class NvidiaBackend:
         self._figures = NvmlFigures(self._nvml, self._call, self._root)
         self._cards = self._find()
         if not self._cards:
-            library = replace(library, reason="NVML lists no device")
-            return DeviceInventory((), (library,))
+            counted = self._one("nvmlDeviceGetCount")
+            why = "NVML lists no device"
+            if isinstance(counted, Failed):
+                why = f"NVML cannot count its devices: {words.words_of(counted.code, counted.text)}"
+            return DeviceInventory((), (replace(library, reason=why),))
         tiers: tuple[Tier, ...] = ("fast", "slow", "processes")
         for tier in tiers:  # what each call costs here is known only after it was made
             self.read(tier)

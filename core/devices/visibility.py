@@ -130,21 +130,16 @@ def contradiction(environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def rocm_environment(
-    environment: Mapping[str, str],
-) -> tuple[dict[str, str], tuple[str, ...], str | None]:
-    """How to start a program on AMD: variables to set, variables to drop, and what to tell the user.
+def hip_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a start on AMD adds: HIP's own variable, where devices were chosen by CUDA's name alone.
 
-    Only HIP's variable remains. Where ROCr's is set too the two number differently, so both stay.
+    Libraries below vLLM read HIP's, some when they are imported. vLLM wants the two to agree, so CUDA's may
+    stay; an empty one counts as unset for it. ROCr's is left alone: it numbers what the others count.
     """
-    given = [name for name in (HIP, CUDA, ROCR) if environment.get(name)]
-    if not given or given == [HIP]:
-        return {}, tuple(name for name in (CUDA, ROCR) if environment.get(name) == ""), None
-    if ROCR in given and len(given) > 1:
-        return {}, (), f"{' and '.join(given)} are both set: {given[0]} counts what {ROCR} leaves"
-    value = environment[given[0]]
-    dropped = tuple(name for name in given if name != HIP)
-    return {HIP: value}, dropped, f"{' and '.join(dropped)} became {HIP}={value}"
+    chosen = environment.get(CUDA)
+    if not chosen or environment.get(HIP) or environment.get(ROCR):
+        return {}
+    return {HIP: chosen}
 
 
 def devices_wanted(arguments: Sequence[str]) -> int | None:

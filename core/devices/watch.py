@@ -114,9 +114,10 @@ class DeviceWatch:
                 self._news.set()
                 await asyncio.sleep(self._deadlines.again_most_s)
             except ReaderGone as gone:
-                self._blame(gone)
                 if time.monotonic() - began_s >= self._deadlines.healthy_s:
                     wait_s = self._deadlines.again_s
+                    self._amdsmi_failures = 0
+                self._blame(gone)
                 await asyncio.sleep(wait_s)
                 wait_s = min(wait_s * 2, self._deadlines.again_most_s)
 

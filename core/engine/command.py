@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from specpanel.core.devices.visibility import hip_environment
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, version_tuple
 from specpanel.core.settings.drafters.names import method_by_path, name_note
 from specpanel.core.settings.profile import Profile
@@ -217,6 +218,8 @@ def _environment(
     kept = {name: value for name, value in wanted.items() if name not in inherited}
     if profile.engine.cpu_kv_cache_gib is not None and platform == "cpu":
         kept["VLLM_CPU_KVCACHE_SPACE"] = str(profile.engine.cpu_kv_cache_gib)
+    if platform == "rocm":
+        kept |= hip_environment({**inherited, **profile.engine.environment})
     return kept | profile.mla.variables() | profile.engine.environment
 
 

@@ -29,7 +29,10 @@ from specpanel.core.devices import reader as reader_program
 from specpanel.core.devices import words
 from specpanel.core.devices.arrangement import totals
 from specpanel.core.devices.free_memory import outlook
-from specpanel.core.devices.visibility import rocm_environment, visible_devices
+from specpanel.core.devices.visibility import visible_devices
+from specpanel.core.engine.command import build_command
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.settings.profile import Profile
 
 ROOT = Path(__file__).resolve().parents[2]
 GIB = 2**30
@@ -249,7 +252,7 @@ def test_b19_a_node_that_may_not_be_opened_is_named_with_its_group() -> None:
     assert ran.stdout.strip() == told, ran.stderr
 
 
-def test_b20_variables_that_contradict_each_other_are_refused_and_one_is_kept(
+def test_b20_variables_that_contradict_each_other_are_refused(
     tmp_path: Path,
 ) -> None:
     sample, _ = read("mi300x_spx", tmp_path)
@@ -257,11 +260,27 @@ def test_b20_variables_that_contradict_each_other_are_refused_and_one_is_kept(
     seen = visible_devices(sample.devices, both, "amd")
     assert seen.uuids is None
     assert "ROCR_VISIBLE_DEVICES=1 leaves 1 device" in (seen.problem or "")
-    wanted, dropped, told = rocm_environment({"CUDA_VISIBLE_DEVICES": "0,1"})
-    assert (wanted, dropped) == ({"HIP_VISIBLE_DEVICES": "0,1"}, ("CUDA_VISIBLE_DEVICES",))
-    assert told
+    refused = outlook(sample, both, "amd")
+    assert (refused.devices, refused.problem) == ((), seen.problem)
     empty = visible_devices(sample.devices, {"HIP_VISIBLE_DEVICES": ""}, "amd")
     assert len(empty.uuids or ()) == 8
+
+
+def test_b20_a_start_on_amd_tells_hip_what_was_chosen_by_cudas_name() -> None:
+    facts = InterpreterFacts(
+        python="python",
+        python_version="3.12",
+        distribution="vllm",
+        vllm_version="0.32.0",
+        platform="rocm",
+        launcher="module",
+        console_script=None,
+        packages=frozenset(),
+    )
+    profile = Profile.model_validate({"name": "amd", "target": {"model": "/m"}})
+    chosen = build_command(profile, facts, {"CUDA_VISIBLE_DEVICES": "2,3"})
+    assert chosen.environment["HIP_VISIBLE_DEVICES"] == "2,3"
+    assert "HIP_VISIBLE_DEVICES" not in build_command(profile, facts, {}).environment
 
 
 def test_b22_calls_that_a_release_does_not_have_cost_their_own_figures_only(

@@ -6,7 +6,7 @@ from specpanel.core.devices.records import Device, DeviceProcess, DeviceReading
 from specpanel.core.devices.visibility import (
     contradiction,
     devices_wanted,
-    rocm_environment,
+    hip_environment,
     used_by,
     visible_devices,
 )
@@ -115,17 +115,21 @@ def test_variables_that_contradict_each_other_are_not_interpreted(
     assert visible_devices(AMD_FOUR, environment, "amd").uuids is None
 
 
-def test_a_start_on_amd_keeps_hips_variable_alone() -> None:
-    assert rocm_environment({"CUDA_VISIBLE_DEVICES": "1"}) == (
-        {"HIP_VISIBLE_DEVICES": "1"},
-        ("CUDA_VISIBLE_DEVICES",),
-        "CUDA_VISIBLE_DEVICES became HIP_VISIBLE_DEVICES=1",
-    )
-    assert rocm_environment({"HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": ""}) == (
-        {},
-        ("CUDA_VISIBLE_DEVICES",),
-        None,
-    )
+@pytest.mark.parametrize(
+    ("environment", "added"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "1"}, {"HIP_VISIBLE_DEVICES": "1"}),
+        ({"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": ""}, {"HIP_VISIBLE_DEVICES": "1"}),
+        ({"CUDA_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}, {}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {}),
+        ({"CUDA_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "0,2"}, {}),
+        ({}, {}),
+    ],
+)
+def test_a_start_on_amd_tells_hip_what_was_chosen_by_cudas_name(
+    environment: dict[str, str], added: dict[str, str]
+) -> None:
+    assert hip_environment(environment) == added
 
 
 @pytest.mark.parametrize(
