@@ -7,6 +7,7 @@ import typer
 from specpanel.app.cli import (
     check,
     command,
+    compare,
     demo,
     devices,
     doctor,
@@ -16,9 +17,11 @@ from specpanel.app.cli import (
     plot,
     profile,
     ps,
+    results,
     run,
     runs,
     stop,
+    train,
     watch,
 )
 
@@ -40,7 +43,10 @@ app.command("command", help=command.HELP)(command.command)
 app.add_typer(drafters.app, name="drafters", help=drafters.HELP)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
+app.command("compare", help=compare.HELP)(compare.compare)
+app.add_typer(results.app, name="results", help=results.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)
+app.command("train", help=train.HELP)(train.train)
 app.command("ps", help=ps.HELP)(ps.ps)
 app.command("stop", help=stop.HELP)(stop.stop)
 app.command("devices", help=devices.HELP)(devices.devices)

@@ -1,0 +1,146 @@
+"""Experiments as plain text. Pure: reads the tables that the store holds."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from specpanel.app.run_words import duration_text, started_text
+from specpanel.core.lab.events import BlockMeasured
+from specpanel.core.lab.store import Experiment
+from specpanel.core.printable import one_line
+
+_LABEL = 24
+Table = Mapping[str, Any]
+
+
+def block_line(event: BlockMeasured) -> str:
+    """How the ratio stands after a block."""
+    parts = []
+    for arm, ratio in event.ratios.items():
+        width = event.half_widths.get(arm)
+        known = "" if width is None else f" ±{width:.1%}"
+        parts.append(f"{arm} {'n/a' if ratio is None else f'{ratio:.3f}'}{known}")
+    return f"{event.elapsed_s:5.0f} s  block {event.block}  {'   '.join(parts)}"
+
+
+def result_text(kind: str, result: Table | None, conclusion: str) -> str:
+    """What an experiment found, for a person."""
+    if result is None:
+        return one_line(conclusion, 400)
+    lines = _KINDS.get(kind, _any_lines)(result)
+    return "\n".join([*lines, f"  {'conclusion':<{_LABEL}}{one_line(conclusion, 400)}"])
+
+
+def row(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL}}{text}"
+
+
+def interval_text(found: Table | None, digits: int = 3) -> str:
+    if found is None:
+        return ""
+    return f"  95 % {found['low']:.{digits}f} … {found['high']:.{digits}f}"
+
+
+def _any_lines(result: Table) -> Iterator[str]:
+    for name, value in result.items():
+        yield row(name, one_line(str(value), 200))
+
+
+def _compare_lines(result: Table) -> Iterator[str]:
+    yield (
+        f"{result['blocks']} blocks of {result['block_prompts']} prompts, "
+        f"{result['concurrency']} at a time, {result['elapsed_s']:.0f} s, {result['arrangement']}; "
+        f"stopped: {result['stopped']}"
+    )
+    for arm in result["arms"]:
+        yield from _arm_lines(arm)
+    for pairing in result["pairings"]:
+        yield f"{one_line(pairing['b'])} against {one_line(pairing['a'])}"
+        for change in pairing["differs"]:
+            yield row(
+                "differs", one_line(f"{change['setting']}: {change['before']} → {change['after']}")
+            )
+        if not pairing["differs"]:
+            yield row("differs", "nothing")
+        for found in pairing["overall"]:
+            yield row(found["figure"], contrast_text(found))
+        for kind, figures in pairing["by_class"].items():
+            yield row(f"  {one_line(kind, 20)}", contrast_text(figures[0]))
+    for note in result["notes"]:
+        yield row("note", one_line(note, 400))
+
+
+def _arm_lines(arm: Table) -> Iterator[str]:
+    k = f" K={arm['draft_tokens']}" if arm["draft_tokens"] else ""
+    yield f"{one_line(arm['arm'])} ({one_line(arm['drafter'])}{k})"
+    cost = arm["cost"]
+    speed = "n/a" if cost["tokens_per_s"] is None else f"{cost['tokens_per_s']:.1f} tok/s"
+    failed = f", {arm['failed']} failed" if arm["failed"] else ""
+    yield row(
+        "output", f"{speed}: {cost['output_tokens']} tokens of {arm['requests']} requests{failed}"
+    )
+    if cost["device_s_per_1000_tokens"] is not None:
+        yield row("device time", f"{cost['device_s_per_1000_tokens']:.1f} s a thousand tokens")
+    if cost["rejected_tokens_per_s"] is not None:
+        yield row("draft tokens rejected", f"{cost['rejected_tokens_per_s']:.1f} a second")
+    joules = cost["joules_per_1000_tokens"]
+    if joules is not None:
+        yield row("energy", f"{joules:.0f} J a thousand tokens")
+    else:
+        yield row("energy", f"n/a ({one_line(cost['energy_absent'] or '')})")
+
+
+def contrast_text(found: Table) -> str:
+    """One figure of a pairing."""
+    if found["value"] is None:
+        return f"n/a ({one_line(found['absent'] or '')})"
+    sides = ""
+    if found["a"] is not None and found["b"] is not None:
+        unit = f" {found['unit']}" if found["unit"] else ""
+        sides = f"   ({_short(found['a'])} → {_short(found['b'])}{unit})"
+    value = f"{found['value']:+.2f}" if found["is_difference"] else f"{found['value']:.3f} ×"
+    interval = interval_text(found["interval"], 2 if found["is_difference"] else 3)
+    absent = f"   no interval: {one_line(found['absent'])}" if found["absent"] else ""
+    shown = "" if found["shown"] == "unknown" else f"   {found['shown']}"
+    return f"{value}{interval}{shown}{sides}{absent}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+
+
+_KINDS: dict[str, Callable[[Table], Iterator[str]]] = {"compare": _compare_lines}
+
+
+def experiment_line(found: Experiment) -> str:
+    """One row of the list."""
+    return (
+        f"{one_line(found.id):<34}  {started_text(found.started_unix):<16}  {found.state:<11}  "
+        f"{one_line(found.title, 40)}  {one_line(found.conclusion or '', 120)}".rstrip()
+    )
+
+
+def experiment_text(found: Experiment) -> str:
+    """One experiment whole."""
+    around = found.environment
+    took = None if found.ended_unix is None else found.ended_unix - found.started_unix
+    machine = ", ".join(
+        str(part)
+        for part in (
+            around.get("platform"),
+            around.get("processor"),
+            f"{around['cores']} cores" if around.get("cores") else None,
+            f"vLLM {around['vllm_version']}" if around.get("vllm_version") else None,
+        )
+        if part
+    )
+    head = [
+        one_line(found.id),
+        row("what", one_line(found.title, 200)),
+        row("started", started_text(found.started_unix, "%Y-%m-%d %H:%M:%S")),
+        row("took", duration_text(took)),
+        row("state", found.state),
+        row("on", one_line(machine, 200)),
+    ]
+    if found.conclusion is None:
+        return "\n".join(head)
+    return "\n".join([*head, result_text(found.kind, found.result, found.conclusion)])

@@ -1,0 +1,253 @@
+"""Compare two or more profiles on the same prompts, in blocks, until the ratio is known well enough."""
+
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from specpanel.core.errors import ConfigurationError
+from specpanel.core.lab.arms import Arm
+from specpanel.core.lab.blocks import Tally, blocks_of, warmup_prompts
+from specpanel.core.lab.events import BlockMeasured, LabListener
+from specpanel.core.lab.experiment import Ledger
+from specpanel.core.lab.findings import (
+    CompareFound,
+    arm_found,
+    conclusion,
+    notes_of,
+    pairing,
+)
+from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving, side_by_side
+from specpanel.core.session.events import Note
+from specpanel.core.speculation.contrast import TPOT, contrast, half_width
+from specpanel.core.speculation.few_units import FEWEST
+from specpanel.core.speculation.stopping import Reason, Stopping
+from specpanel.core.traffic.records import Prompt
+
+_QUICK = 50  # resamples for a figure on the way
+SIDE_BY_SIDE, IN_TURN = "side by side, a block each in turn", "one at a time, started in turn"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePlan:
+    """What to compare and when it is enough.
+
+    ``block_prompts`` are sent together as one block, each side in turn. ``rounds`` is how often each
+    server is started where they cannot stand side by side: A B, then B A, and so on.
+    """
+
+    arms: tuple[Arm, ...]
+    prompts: tuple[Prompt, ...]
+    stopping: Stopping
+    block_prompts: int | None = None
+    rounds: int = 2
+    apart: bool = False  # one server at a time, even where memory would do for all
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The experiment; see ``experiment.Work``."""
+
+    plan_: ComparePlan
+    tell: LabListener
+    kind: str = "compare"
+    _ready: tuple[Ready, ...] = ()
+    _tallies: dict[str, Tally] = field(default_factory=dict)
+    _runs: dict[str, int] = field(default_factory=dict)
+    _began_s: float = 0.0
+    _sent: int = 0  # blocks to each side
+    _reason: Reason | None = None
+    _arrangement: str = ""
+    _passes: int = 1
+
+    @property
+    def title(self) -> str:
+        return " · ".join(arm.name for arm in self.plan_.arms)
+
+    @property
+    def seed(self) -> int:
+        return self.plan_.arms[0].profile.traffic.seed
+
+    @property
+    def plan(self) -> str:
+        rule = self.plan_.stopping
+        limits = [
+            None if rule.budget_s is None else f"{rule.budget_s / 60:g} min",
+            None if rule.requests is None else f"{rule.requests} requests a side",
+        ]
+        budget = " or ".join(limit for limit in limits if limit)
+        return (
+            f"{self.title}: blocks of {self._block_prompts} prompts, until ±{rule.precision:.1%}"
+            + (f", {budget} at most" if budget else "")
+        )
+
+    @property
+    def _block_prompts(self) -> int:
+        concurrency = self.plan_.arms[0].profile.traffic.concurrency
+        return self.plan_.block_prompts or max(5, concurrency)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "stopping": asdict(self.plan_.stopping),
+            "block_prompts": self._block_prompts,
+            "rounds": self.plan_.rounds,
+            "prompts": len(self.plan_.prompts),
+            "traffic": self.plan_.arms[0].profile.traffic.model_dump(mode="json"),
+        }
+
+    async def prepare(self, stop: Stop) -> Ready:
+        if len(self.plan_.arms) < 2:
+            raise ConfigurationError("a comparison needs two profiles or more")
+        self._tallies = {arm.name: Tally() for arm in self.plan_.arms}
+        self._ready = await prepare(self.plan_.arms, self.tell, stop)
+        together = side_by_side(self._ready) and not self.plan_.apart
+        self._arrangement = SIDE_BY_SIDE if together else IN_TURN
+        return self._ready[0]
+
+    async def run(self, ledger: Ledger, stop: Stop) -> None:
+        blocks = blocks_of(self.plan_.prompts, self._block_prompts)
+        self._began_s = time.monotonic()
+        self.tell(Note(f"servers stand {self._arrangement}"))
+        if self._arrangement == SIDE_BY_SIDE:
+            await self._side_by_side(blocks, ledger, stop)
+        else:
+            await self._in_turn(blocks, ledger, stop)
+
+    # -- the two arrangements ---------------------------------------------------------------
+
+    async def _side_by_side(
+        self, blocks: Sequence[Sequence[Prompt]], ledger: Ledger, stop: Stop
+    ) -> None:
+        async with AsyncExitStack() as stack:
+            up: list[Serving] = []
+            for ready in self._ready:
+                server = await stack.enter_async_context(serving(ready, self.tell, stop))
+                self._runs[ready.arm.name] = ledger.server(ready, server)
+                await self._warm(server, blocks, stop)
+                up.append(server)
+            self._began_s = time.monotonic()
+            while self._reason is None:
+                number = self._sent
+                self._passes = 1 + number // len(blocks)
+                group = number % len(blocks)
+                # Each side goes first equally often: what a block leaves behind hits all alike.
+                turn = number % len(up)
+                for server in (*up[turn:], *up[:turn]):
+                    await self._block(server, group, number, blocks[group], ledger, stop)
+                self._sent += 1
+                self._look()
+
+    async def _in_turn(
+        self, blocks: Sequence[Sequence[Prompt]], ledger: Ledger, stop: Stop
+    ) -> None:
+        """Every server gets the same blocks between its start and its stop: A B, B A, and so on.
+
+        The budget of requests is shared out to the rounds, and the clock is looked at between them.
+        """
+        rule = self.plan_.stopping
+        a_round = blocks
+        if rule.requests is not None:
+            share = rule.requests // self.plan_.rounds // self._block_prompts
+            a_round = blocks[: max(FEWEST, share)]
+        for number in range(self.plan_.rounds):
+            self._passes = number + 1
+            order = self._ready if number % 2 == 0 else self._ready[::-1]
+            for ready in order:
+                async with serving(ready, self.tell, stop) as server:
+                    self._runs[ready.arm.name] = ledger.server(ready, server)
+                    await self._warm(server, blocks, stop)
+                    for group, prompts in enumerate(a_round):
+                        place = number * len(a_round) + group
+                        await self._block(server, group, place, prompts, ledger, stop)
+            self._sent += len(a_round)
+            self._look()
+            if self._reason in ("narrow enough", "out of time"):
+                return
+        self._reason = "out of requests"
+
+    # -- one block --------------------------------------------------------------------------
+
+    async def _warm(self, server: Serving, blocks: Sequence[Sequence[Prompt]], stop: Stop) -> None:
+        traffic = server.arm.profile.traffic
+        if traffic.warmup:
+            await server.send(warmup_prompts(blocks, traffic.warmup), traffic, stop)
+
+    async def _block(
+        self,
+        server: Serving,
+        group: int,
+        number: int,
+        prompts: Sequence[Prompt],
+        ledger: Ledger,
+        stop: Stop,
+    ) -> None:
+        traffic = server.arm.profile.traffic
+        done = await server.send(prompts, traffic, stop)
+        name = server.arm.name
+        self._tallies[name].add(group, done)
+        conditions = {"group": group, "concurrency": traffic.concurrency}
+        ledger.block(self._runs[name], number, conditions, done.records)
+
+    def _look(self) -> None:
+        reference, *others = self.plan_.arms
+        before = self._tallies[reference.name].whole
+        ratios: dict[str, float | None] = {}
+        widths: dict[str, float | None] = {}
+        for arm in others:
+            after = self._tallies[arm.name].whole
+            ratios[arm.name] = contrast(TPOT, before, after, resamples=_QUICK).value
+            widths[arm.name] = half_width(before, after)
+        elapsed_s = time.monotonic() - self._began_s
+        self.tell(BlockMeasured(self._sent, elapsed_s, ratios, widths))
+        self._reason = self.plan_.stopping.reason(
+            widths.values(), len(before), elapsed_s, self._sent * self._block_prompts
+        )
+
+    # -- what was found ---------------------------------------------------------------------
+
+    def found(self) -> CompareFound | None:
+        """What can be told so far; None before a block was measured on all sides."""
+        if not self._sent:
+            return None
+        arms = self.plan_.arms
+        reference, first = arms[0], self._tallies[arms[0].name]
+        devices = arms[0].profile.engine.tensor_parallel_size
+        return CompareFound(
+            arms=tuple(
+                arm_found(arm, tally.whole, tally.requests, tally.failed, devices)
+                for arm in arms
+                for tally in (self._tallies[arm.name],)
+            ),
+            pairings=tuple(
+                pairing(
+                    reference,
+                    arm,
+                    (first.whole, self._tallies[arm.name].whole),
+                    (first.by_class, self._tallies[arm.name].by_class),
+                    self.seed,
+                )
+                for arm in arms[1:]
+            ),
+            blocks=self._sent,
+            block_prompts=self._block_prompts,
+            passes=self._passes,
+            concurrency=reference.profile.traffic.concurrency,
+            elapsed_s=time.monotonic() - self._began_s,
+            arrangement=self._arrangement,
+            stopped=self._reason or "interrupted",
+            notes=notes_of(
+                len(first.whole),
+                self._passes,
+                sum(tally.failed for tally in self._tallies.values()),
+                in_turn=self._arrangement == IN_TURN,
+            ),
+        )
+
+    def conclusion(self) -> str:
+        found = self.found()
+        return "nothing was measured" if found is None else conclusion(found.pairings)
+
+    def result(self) -> dict[str, Any] | None:
+        found = self.found()
+        return None if found is None else asdict(found)

@@ -1,0 +1,159 @@
+"""What a comparison found, as records that can be shown and stored. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from specpanel.core.lab.arms import Arm, what_differs
+from specpanel.core.session.switching import Change
+from specpanel.core.speculation.contrast import (
+    FIGURES,
+    LENGTH,
+    TPOT,
+    TTFT,
+    Contrast,
+    Sums,
+    contrast,
+)
+from specpanel.core.speculation.cost import Cost, cost_of
+from specpanel.core.speculation.few_units import FEWEST
+from specpanel.core.speculation.verdict import NEUTRAL_BAND, Word
+
+_BY_CLASS = (TPOT, TTFT, LENGTH)  # a class has no throughput of its own: classes run together
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFound:
+    """One side: what it did and cost. ``failed`` requests count nowhere else."""
+
+    arm: str
+    drafter: str
+    draft_tokens: int | None
+    requests: int
+    failed: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """``b`` against ``a``, in every figure, and by class of prompt."""
+
+    a: str
+    b: str
+    differs: tuple[Change, ...]
+    overall: tuple[Contrast, ...]
+    by_class: dict[str, tuple[Contrast, ...]]
+    word: Word | None  # a verdict on speculation where ``a`` drafts nothing and ``b`` does
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompareFound:
+    """A comparison. ``stopped`` says why it ended; ``arrangement`` how its servers stood."""
+
+    arms: tuple[ArmFound, ...]
+    pairings: tuple[Pairing, ...]
+    blocks: int
+    block_prompts: int
+    passes: int
+    concurrency: int
+    elapsed_s: float
+    arrangement: str
+    stopped: str
+    notes: tuple[str, ...]
+
+
+Measured = Mapping[int, Sums]
+ByClass = Mapping[str, Measured]
+
+
+def pairing(
+    a: Arm, b: Arm, whole: tuple[Measured, Measured], classes: tuple[ByClass, ByClass], seed: int
+) -> Pairing:
+    """``b`` against ``a`` from what both did in the same blocks."""
+    overall = tuple(contrast(figure, *whole, seed=seed) for figure in FIGURES)
+    shared = sorted(classes[0].keys() & classes[1].keys())
+    by_class = {
+        kind: tuple(
+            contrast(figure, classes[0][kind], classes[1][kind], seed=seed) for figure in _BY_CLASS
+        )
+        for kind in shared
+    }
+    judged = a.profile.drafter.method == "none" != b.profile.drafter.method
+    return Pairing(
+        a=a.name,
+        b=b.name,
+        differs=what_differs(a.profile, b.profile),
+        overall=overall,
+        by_class=by_class,
+        word=_word(overall[0]) if judged else None,
+        sentence=sentence(a.name, b.name, overall[0]),
+    )
+
+
+def arm_found(
+    arm: Arm, sums: Measured, requests: int, failed: int, devices: int | None
+) -> ArmFound:
+    """What one side did in all its blocks."""
+    total = Sums()
+    for one in sums.values():
+        total.add(one)
+    drafter = arm.profile.drafter
+    return ArmFound(
+        arm.name,
+        drafter.method,
+        drafter.draft_tokens,
+        requests,
+        failed,
+        cost_of(total, devices=devices),
+    )
+
+
+def sentence(a: str, b: str, found: Contrast) -> str:
+    """What the time per output token shows, in words, without a full stop at its end."""
+    if found.value is None:
+        return f"{b} against {a}: unknown, {found.absent}"
+    figures = f"{found.value:.3f} times the time per output token of {a}"
+    if found.interval is None:
+        return f"{b}: {figures}; no interval ({found.absent})"
+    interval = f"95 % interval {found.interval.low:.3f} to {found.interval.high:.3f}"
+    if found.shown == "no difference shown":
+        return f"{b}: no difference shown, {figures} ({interval})"
+    faster = "faster" if found.shown == "better" else "slower"
+    return f"{b} is {faster}: {figures} ({interval})"
+
+
+def _word(found: Contrast) -> Word:
+    """As in ``verdict``: what the interval of the ratio shows of speculation."""
+    interval = found.interval
+    if interval is None:
+        return "unknown"
+    if interval.low >= 1 - NEUTRAL_BAND and interval.high <= 1 + NEUTRAL_BAND:
+        return "neutral"
+    if interval.high < 1:
+        return "pays"
+    return "costs" if interval.low > 1 else "unknown"
+
+
+def conclusion(pairings: Sequence[Pairing]) -> str:
+    """All pairings in one line."""
+    return "; ".join(one.sentence for one in pairings) or "nothing was compared"
+
+
+def notes_of(groups: int, passes: int, failed: int, *, in_turn: bool) -> tuple[str, ...]:
+    """What a reader of the intervals should know."""
+    found: list[str] = []
+    if groups < FEWEST:
+        found.append(f"only {groups} blocks were measured on all sides; an interval needs {FEWEST}")
+    if passes > 1:
+        found.append(
+            f"prompts were sent {passes} times: from the second time on their beginnings may lie in "
+            "the prefix cache, so times to first token mix both"
+        )
+    if in_turn:
+        found.append(
+            f"the servers ran one after the other, {passes} times: how the machine changed between two "
+            "starts is not in the intervals"
+        )
+    if failed:
+        found.append(f"{failed} requests failed and count nowhere")
+    return tuple(found)
