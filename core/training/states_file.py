@@ -81,14 +81,14 @@ def _cut(data: bytes, begin: int, entry: dict[str, Any]) -> bytes:
     return cut
 
 
-def _integers(raw: bytes, kind: str) -> array.array[int]:
+def _integers(raw: bytes, kind: str) -> "array.array[int]":
     codes = {"I64": "q", "I32": "i"}
     if kind not in codes:
         raise ValueError(f"token ids of type {kind}")
     return _native(array.array(codes[kind], raw))
 
 
-def _native(values: array.array[int]) -> array.array[int]:
+def _native(values: "array.array[int]") -> "array.array[int]":
     if sys.byteorder == "big":
         values.byteswap()
     return values
