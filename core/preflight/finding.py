@@ -8,6 +8,9 @@ Severity = Literal["error", "warning", "note"]
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
+# What ends by itself where a server of ours stops before the new one starts.
+ENDS_WITH_OUR_SERVER: frozenset[str] = frozenset({"port-taken", "device-busy", "memory-low"})
+
 # A setting and what it should be; None takes it out of the profile, back to its default.
 Mend = tuple[str, Any]
 

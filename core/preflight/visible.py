@@ -25,17 +25,18 @@ _known: dict[tuple[str | None, ...], tuple[float, "Visible"]] = {}
 Visible = tuple[tuple[DeviceState, ...] | None, str | None]
 
 
-def visible_now(profile: Profile, platform: str) -> Visible:
+def visible_now(profile: Profile, platform: str, *, fresh: bool = False) -> Visible:
     """Devices in vLLM's order (None: not known; empty: none was found), and what stands in the way.
 
-    Nothing is read on a CPU. Blocks for as long as the reader takes, some tenths of a second.
+    Nothing is read on a CPU. Blocks for as long as the reader takes, some tenths of a second. ``fresh``
+    reads anew: right before a start, what was free ten seconds ago says little.
     """
     if platform not in ("cuda", "rocm"):
         return None, None
     environment = {**os.environ, **profile.engine.environment}
     asked = (platform, *(environment.get(name) for name in _VARIABLES))
     now = time.monotonic()
-    if asked in _known and now - _known[asked][0] < KEPT_S:
+    if not fresh and asked in _known and now - _known[asked][0] < KEPT_S:
         return _known[asked][1]
     found = _read(environment, platform)
     _known[asked] = (now, found)

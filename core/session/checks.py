@@ -1,5 +1,6 @@
 """Preflight as a step of a session: gather, judge, tell, and refuse what cannot work."""
 
+import time
 from collections.abc import Callable
 
 from specpanel.core.engine.command import platform_of
@@ -12,6 +13,7 @@ from specpanel.core.preflight.visible import visible_now
 from specpanel.core.session.events import FindingMade, Forced
 from specpanel.core.settings.profile import Profile
 
+MEMORY_RETURNS_S = 5.0
 # Findings about the machine as it is now: the profile is fine, so they are no usage errors.
 _OF_THE_MOMENT = frozenset(
     {
@@ -41,9 +43,7 @@ def refuse_what_cannot_work(
         ConfigurationError: the profile asks for something that cannot be.
         LaunchError: the machine is not ready for it: a taken port, a missing package.
     """
-    devices, broken = visible_now(profile, platform_of(profile, facts))
-    around = gather(profile, facts, devices=devices, device_problem=broken)
-    findings = check(profile, around)
+    findings = _found(profile, facts)
     errors = blocking(findings)
     for finding in findings:
         if force or finding not in errors[:1]:
@@ -54,6 +54,19 @@ def refuse_what_cannot_work(
     if codes:
         tell(Forced(codes))
     return codes
+
+
+def _found(profile: Profile, facts: InterpreterFacts) -> tuple[Finding, ...]:
+    """What preflight finds now; memory of a server that has just stopped gets some seconds to come back."""
+    deadline_s = time.monotonic() + MEMORY_RETURNS_S
+    while True:
+        devices, broken = visible_now(profile, platform_of(profile, facts), fresh=True)
+        around = gather(profile, facts, devices=devices, device_problem=broken)
+        findings = check(profile, around)
+        busy = any(finding.code == "device-busy" for finding in findings)
+        if not busy or time.monotonic() > deadline_s:
+            return findings
+        time.sleep(0.5)
 
 
 def as_event(finding: Finding) -> FindingMade:

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from specpanel.core.engine.registry import ServerRecord
-from specpanel.core.preflight.finding import Finding
+from specpanel.core.preflight.finding import ENDS_WITH_OUR_SERVER, Finding
 from specpanel.core.preflight.gather import port_state
 from specpanel.core.preflight.rules import blocking
 from specpanel.core.session.preparing import look_ahead
@@ -49,11 +49,11 @@ def plan_switch(before: Profile | None, after: Profile, *, running: bool = True)
     side_by_side = running and before is not None and on_cpu and roomy
     # Beside the old server another port is taken; its own is free once it has stopped.
     old_port = before is not None and before.engine.port == after.engine.port
-    finds_port = side_by_side or (running and old_port)
+    passing = ENDS_WITH_OUR_SERVER if running else frozenset()
+    if not (side_by_side or (running and old_port)):
+        passing -= {"port-taken"}
     errors = tuple(
-        finding
-        for finding in blocking(prepared.findings)
-        if not (finds_port and finding.code == "port-taken")
+        finding for finding in blocking(prepared.findings) if finding.code not in passing
     )
     if not running:
         cost = "a start: no server of ours has to make way"

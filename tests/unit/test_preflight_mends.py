@@ -10,7 +10,7 @@ from specpanel.core.checkpoints.config import parse_config
 from specpanel.core.checkpoints.weights import Weights
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
 from specpanel.core.preflight.finding import as_table, first_mendable
-from specpanel.core.preflight.rules import check
+from specpanel.core.preflight.rules import RULES, check
 from specpanel.core.preflight.surroundings import (
     DeviceState,
     ModelState,
@@ -218,6 +218,8 @@ def test_a_finding_is_whole_and_can_be_printed_as_json(case: str) -> None:
         assert finding.text
         assert not finding.text.endswith(".")
         assert finding.severity != "error" or finding.fix
+        rule = next(rule for rule in RULES if rule.id == finding.code)
+        assert finding.severity in (rule.severity, *rule.also)
         assert json.loads(json.dumps(as_table(finding)))["code"] == finding.code
 
 

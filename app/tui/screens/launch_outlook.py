@@ -6,7 +6,7 @@ from specpanel.app.memory_words import memory_sentences
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.core.engine.command import shell_text
 from specpanel.core.errors import SpecpanelError
-from specpanel.core.preflight.finding import Finding, first_mendable
+from specpanel.core.preflight.finding import ENDS_WITH_OUR_SERVER, Finding, first_mendable
 from specpanel.core.session.preparing import Prepared, look_ahead
 from specpanel.core.settings.profile import Profile
 
@@ -28,14 +28,16 @@ def look_at(profile: Profile) -> Outlook:
         return Outlook(profile, None, error)
 
 
-def in_the_way(outlook: Outlook | None, *, own_port: bool) -> Finding | None:
+def in_the_way(outlook: Outlook | None, *, own_server: bool) -> Finding | None:
     """The first finding that keeps this from being started.
 
-    ``own_port``: a server of ours is up, so its port is taken until it makes room: the desk sees to that.
+    ``own_server``: a server of ours is up, and holds port and memory until it makes room: the desk sees
+    to that.
     """
     prepared = None if outlook is None else outlook.prepared
     for finding in () if prepared is None else prepared.findings:
-        if finding.severity == "error" and not (own_port and finding.code == "port-taken"):
+        passes = own_server and finding.code in ENDS_WITH_OUR_SERVER
+        if finding.severity == "error" and not passes:
             return finding
     return None
 

@@ -105,7 +105,7 @@ class StartingScreen(PanelScreen):
     def _went_to_finding(self) -> bool:
         """Whether preflight knows what keeps this from starting; the setting it is about becomes current."""
         outlook = self._current_outlook()
-        finding = in_the_way(outlook, own_port=self._in_use() is not None)
+        finding = in_the_way(outlook, own_server=self._in_use() is not None)
         if finding is None:
             return False
         self._to_form()
