@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytest.importorskip("torch", reason="the kernels need torch")
+torch = pytest.importorskip("torch", reason="the kernels need torch")
 pytest.importorskip("triton", reason="Triton is not installed (requirements/dev.lock has it)")
 
 HERE = Path(__file__).parent
@@ -78,7 +78,7 @@ def hold(found: Outcome) -> None:
 
 
 CHECKS = [
-    "test_this_process_interprets",
+    "test_this_process_interprets_on_the_cpu_or_runs_on_a_gpu",
     *(
         f"test_in_float32_every_kernel_is_the_reference[{name}]"
         for name in (
@@ -108,6 +108,15 @@ def test_interpreted(name: str) -> None:
 
 def test_no_interpreted_check_is_left_out() -> None:
     assert set(outcomes("triton_checks.py", interpreted=True)) == set(CHECKS)
+
+
+def test_natively_on_the_gpu_of_this_machine() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU here that torch can use")
+    found = outcomes("triton_checks.py", interpreted=False)
+    assert set(CHECKS) < set(found)
+    bad = {name: outcome.text for name, outcome in found.items() if outcome.state != "passed"}
+    assert not bad
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,7 +1,8 @@
-"""Our Triton kernels under Triton's interpreter: run by ``test_triton_kernels`` in a process of its own.
+"""Our Triton kernels against the reference: run by ``test_triton_kernels`` in a process of its own.
 
-``TRITON_INTERPRET=1`` must stand in the environment before Triton is imported, and one process cannot both
-interpret and compile. pytest collects this file only when it is named.
+With ``TRITON_INTERPRET=1`` in the environment before Triton is imported they are interpreted on the CPU,
+without it they run on the GPU, with real widths, too; one process cannot do both. pytest collects this file
+only when it is named.
 """
 
 from dataclasses import replace
@@ -21,6 +22,7 @@ from specpanel.kernels.triton_config import Tile  # noqa: E402
 FLOAT32, FLOAT16, BFLOAT16 = torch.float32, torch.float16, torch.bfloat16
 # Largest error against float64 over the same rounded inputs: of out and of its log-sum-exp.
 ONE = {FLOAT32: (2e-6, 1e-6 * 3), FLOAT16: (2e-3, 1e-3), BFLOAT16: (1.5e-2, 8e-3)}
+DEVICE = "cpu" if triton_mha.INTERPRETED else "cuda"
 MHA_TILE, MQA_TILE = Tile(16, 32, 4, 1), Tile(16, 16, 4, 1)
 
 
@@ -37,9 +39,13 @@ CASES: dict[str, tuple[MLADims, tuple[int, ...], tuple[int, ...]]] = {
     "no rotary part": (dims(3, (48, 0, 32), topk=16), (19,), (0,)),
     "odd widths": (dims(5, (24, 8, 40), lora=48, topk=10), (7, 3), (0, 40)),
 }
+if not triton_mha.INTERPRETED:
+    CASES["DeepSeek"] = (dims(16, (128, 64, 128), lora=512, topk=2048), (2049, 127), (0, 4096))
+    CASES["GLM"] = (dims(8, (192, 64, 256), lora=512, topk=2048), (2047, 1), (1000, 8192))
 
 
 def within(found: tuple[Any, Any], wanted: reference.Result, dtype: torch.dtype) -> None:
+    found = (found[0].cpu(), found[1].cpu())
     empty = torch.isneginf(wanted[1])
     assert torch.equal(torch.isneginf(found[1]), empty)
     assert (found[0].double() - wanted[0]).abs().max() <= ONE[dtype][0]
@@ -47,26 +53,36 @@ def within(found: tuple[Any, Any], wanted: reference.Result, dtype: torch.dtype)
 
 
 def mqa(problem: Problem, *, swapped: bool) -> tuple[Any, Any]:
-    rows, length = gather_rows(problem)
-    wide = problem.to(torch.float64)
-    absorbed = triton_mqa.absorb(wide).to(problem.q.dtype)
-    cache = torch.cat([problem.latent, problem.k_pe], dim=-1)
+    dtype, wide = problem.q.dtype, problem.to(torch.float64, DEVICE)
+    here = problem.to(dtype, DEVICE)
+    rows, length = gather_rows(here)
     value, lse = triton_mqa.attend(
-        problem, absorbed, cache, rows, length, swapped=swapped, tile=MQA_TILE, out_dtype=FLOAT32
+        here,
+        triton_mqa.absorb(wide).to(dtype),
+        torch.cat([here.latent, here.k_pe], dim=-1),
+        rows,
+        length,
+        swapped=swapped,
+        tile=MQA_TILE if triton_mha.INTERPRETED else None,
+        out_dtype=FLOAT32,
     )
     return triton_mqa.expand(wide, value.double()), lse
 
 
 def mha(problem: Problem, *, words: Any = None, listed: bool = False) -> tuple[Any, Any]:
-    built = triton_mha.decompress(problem.to(torch.float64))
-    built = triton_mha.Decompressed(built.k_nope.to(problem.q.dtype), built.v.to(problem.q.dtype))
+    dtype, built = problem.q.dtype, triton_mha.decompress(problem.to(torch.float64, DEVICE))
     return triton_mha.attend(
-        problem, built, words=words, listed=listed, tile=MHA_TILE, out_dtype=FLOAT32
+        replace(problem.to(dtype, DEVICE), q=problem.q.to(DEVICE)),
+        triton_mha.Decompressed(built.k_nope.to(dtype), built.v.to(dtype)),
+        words=None if words is None else words.to(DEVICE),
+        listed=listed,
+        tile=MHA_TILE if triton_mha.INTERPRETED else None,
+        out_dtype=FLOAT32,
     )
 
 
-def test_this_process_interprets() -> None:
-    assert triton_mha.INTERPRETED
+def test_this_process_interprets_on_the_cpu_or_runs_on_a_gpu() -> None:
+    assert triton_mha.INTERPRETED or torch.cuda.is_available()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,7 +152,7 @@ def test_rows_of_the_cache_that_nobody_selected_may_hold_anything() -> None:
 
 def test_whole_paths_agree_with_each_other() -> None:
     problem = random_problem(dims(16), (6,), (20,), dtype=FLOAT32)
-    wanted = reference.masked(problem)
-    within(triton_mha.masked(problem), wanted, FLOAT32)
-    within(triton_mqa.sparse(problem), wanted, FLOAT32)
-    within(triton_mha.dense(problem), reference.dense(problem), FLOAT32)
+    wanted, here = reference.masked(problem), problem.to(FLOAT32, DEVICE)
+    within(triton_mha.masked(here), wanted, FLOAT32)
+    within(triton_mqa.sparse(here), wanted, FLOAT32)
+    within(triton_mha.dense(here), reference.dense(problem), FLOAT32)
