@@ -72,8 +72,19 @@ def this_is(found: dict[str, Any] | str, folder: Path) -> Iterator[dict[str, str
                 os.environ[name] = value
 
 
+_read_before: dict[str, tuple[DeviceSample, DeviceInventory]] = {}
+
+
 def read(found: dict[str, Any] | str, folder: Path) -> tuple[DeviceSample, DeviceInventory]:
-    """One sample of a machine, through a real reader process."""
+    """One sample of a machine, through a real reader process; a script as it stands is read once."""
+    if isinstance(found, str):
+        if found not in _read_before:
+            _read_before[found] = _read(found, folder)
+        return _read_before[found]
+    return _read(found, folder)
+
+
+def _read(found: dict[str, Any] | str, folder: Path) -> tuple[DeviceSample, DeviceInventory]:
     with this_is(found, folder):
         sample, inventory = read_once(deadlines=QUICK)
     assert inventory is not None, sample.reason
