@@ -89,6 +89,36 @@ def _arm_lines(arm: Table) -> Iterator[str]:
         yield row("energy", f"n/a ({one_line(cost['energy_absent'] or '')})")
 
 
+def _parity_lines(result: Table) -> Iterator[str]:
+    k = f" K={result['draft_tokens']}" if result["draft_tokens"] else ""
+    yield (
+        f"{one_line(result['drafter'])}{k} against plain decoding: {result['prompts']} prompts, "
+        f"{result['max_tokens']} tokens, {result['concurrency']} at a time, greedy"
+    )
+    itself = [] if result["itself"] is None else [result["itself"]]
+    for found in [*itself, *result["features"]]:
+        rest = [
+            f"{found[key]} {word}"
+            for key, word in (("ties", "ties"), ("real", "differ"), ("unknown", "not known"))
+            if found[key]
+        ]
+        same = f"{found['identical']} of {found['compared']} identical"
+        yield row(found["feature"], ", ".join([same, *rest]))
+        for parting in found["differences"]:
+            yield row("", _parting_text(parting))
+    yield row("a tie is", f"log probabilities within {result['tolerance_nats']:g} nats")
+    yield row("lossless", "yes" if result["lossless"] else "no")
+
+
+def _parting_text(parting: Table) -> str:
+    gap = parting["gap_nats"]
+    apart = "n/a" if gap is None else f"{'≥ ' if parting['at_least'] else ''}{gap:.4f} nats"
+    return (
+        f"{parting['kind']}: {one_line(parting['prompt_id'], 60)}, token {parting['place']} is "
+        f"{parting['with_drafter']}, was {parting['without_drafter']} (gap {apart})"
+    )
+
+
 def contrast_text(found: Table) -> str:
     """One figure of a pairing."""
     if found["value"] is None:
@@ -108,7 +138,10 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-_KINDS: dict[str, Callable[[Table], Iterator[str]]] = {"compare": _compare_lines}
+_KINDS: dict[str, Callable[[Table], Iterator[str]]] = {
+    "compare": _compare_lines,
+    "parity": _parity_lines,
+}
 
 
 def experiment_line(found: Experiment) -> str:

@@ -14,6 +14,7 @@ from specpanel.app.cli import (
     drafters,
     mla,
     options,
+    parity,
     plot,
     profile,
     ps,
@@ -44,6 +45,7 @@ app.add_typer(drafters.app, name="drafters", help=drafters.HELP)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
 app.command("compare", help=compare.HELP)(compare.compare)
+app.command("parity", help=parity.HELP)(parity.parity)
 app.add_typer(results.app, name="results", help=results.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)
 app.command("train", help=train.HELP)(train.train)

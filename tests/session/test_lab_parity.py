@@ -1,0 +1,48 @@
+"""``specpanel parity`` through the real command line, against a server that does as it is told."""
+
+from pathlib import Path
+
+from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
+
+PROFILE = """schema_version = 1
+[target]
+model = "{model}"
+max_model_len = 1024
+[engine]
+python = "{python}"
+port = {port}
+cpu_kv_cache_gib = 1
+stop_timeout_s = 2
+[drafter]
+{drafter}
+[traffic]
+max_tokens = 12
+concurrency = 4
+"""
+
+
+def parity(bench: Workbench, drafter: str = 'method = "ngram"\nk = 4') -> Panel:
+    file: Path = bench.folder / "bench.toml"
+    file.write_text(
+        PROFILE.format(model=bench.model, python=FAKE_PYTHON, port=free_port(), drafter=drafter)
+    )
+    return bench.start("parity", file, "--json", "-n", "10")
+
+
+def test_equal_answers_are_lossless_and_exit_0(bench: Workbench) -> None:
+    panel = parity(bench)
+    assert panel.end() == 0, panel.err
+    [ended] = panel.of_kind("result")
+    result = ended["result"]
+    assert result["lossless"]
+    assert [feature["feature"] for feature in result["features"]] == ["first time", "prefix cache"]
+    assert all(feature["identical"] == feature["compared"] == 10 for feature in result["features"])
+    assert "10 of 10 answers identical" in ended["conclusion"]
+    assert len(panel.of_kind("launched")) == 2
+    bench.assert_nothing_left()
+
+
+def test_a_profile_without_a_drafter_is_refused(bench: Workbench) -> None:
+    panel = parity(bench, 'method = "none"')
+    assert panel.end() == 2
+    assert "has none" in panel.err
