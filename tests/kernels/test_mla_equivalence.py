@@ -20,7 +20,7 @@ DIMS = MLADims(3, 3, 16, 8, 24, 32, topk=12)
 # dtype: largest error of an output of size 2 to 3, and of its log-sum-exp
 TOLERANCES = {
     torch.float64: (1e-12, 1e-12),
-    torch.float32: (2e-6, 1e-6 * 4),
+    torch.float32: (2e-6, 2e-6),  # a log-sum-exp of 4 to 8 has steps of 5e-7
     torch.float16: (2e-3, 1e-3),
     torch.bfloat16: (1.5e-2, 8e-3),
 }
