@@ -14,8 +14,12 @@ from specpanel.core.devices.system import host_memory, real_processes
 
 ASK_AGAIN_S = 5.0
 _GPU_SENSOR = 0
+# The second replaces the first, which CUDA 14 will no longer have.
+_TEMPERATURE = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
 _CLOCK_SM, _CLOCK_MEM = 1, 2
 _FIELD_MEMORY_TEMPERATURE = 82
+_MEMORY_WARMTH = ([_FIELD_MEMORY_TEMPERATURE],)
+_REFUSED = Failed(words.NOT_SUPPORTED, "not supported")
 _MEMORY_V2 = 0x02000028
 _MILLI = 1e-3
 _UNIFIED_AGAIN_S = 5.0
@@ -69,8 +73,9 @@ class NvmlFigures:
         if card.lost or gathered.state != "ok":
             return Failed(None, gathered.reason or "not asked")
         for name in names:
-            if name in card.refused:
-                answer = card.refused[name]
+            asked = f"{name}{arguments}"
+            if asked in card.refused:
+                answer = card.refused[asked]
                 continue
             answer = self._call(
                 tier, getattr(self._nvml, name, None), card.handle, *arguments, of=card.device.label
@@ -80,8 +85,10 @@ class NvmlFigures:
             if not isinstance(answer, Failed):
                 return answer
             if answer.code in (words.NOT_SUPPORTED, words.NO_FUNCTION):
-                card.refused[name] = answer
+                card.refused[asked] = answer
             self._judge(card, gathered, answer)
+            if card.lost or gathered.state != "ok":
+                break
         return replace(answer, text=words.words_of(answer.code, answer.text))
 
     def _once_more(
@@ -123,9 +130,8 @@ class NvmlFigures:
         name = ("nvmlDeviceGetMemoryInfo",)
         if self._v2:
             info = self._ask(card, gathered, "fast", name, _MEMORY_V2)
-            if not isinstance(info, Failed) or info.code == words.NOT_SUPPORTED or card.lost:
+            if not isinstance(info, Failed):
                 return info
-            card.refused.pop(name[0], None)
         info = self._ask(card, gathered, "fast", name)
         if not isinstance(info, Failed):
             self._v2 = False
@@ -160,7 +166,7 @@ class NvmlFigures:
         limits = ("nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit")
         limit = self._ask(card, gathered, "slow", limits)
         gathered.figure("power_limit_w", limit, unit=_MILLI)
-        warmth = self._ask(card, gathered, "slow", ("nvmlDeviceGetTemperature",), _GPU_SENSOR)
+        warmth = self._ask(card, gathered, "slow", _TEMPERATURE, _GPU_SENSOR)
         if gathered.figure("temperature_c", warmth, unit=1.0):
             gathered.put("temperature_source", "core")
         self._memory_temperature(card, gathered)
@@ -185,16 +191,14 @@ class NvmlFigures:
 
     def _memory_temperature(self, card: NvmlCard, gathered: Gathered) -> None:
         name = "memory_temperature_c"
-        found = self._ask(
-            card, gathered, "slow", ("nvmlDeviceGetFieldValues",), [_FIELD_MEMORY_TEMPERATURE]
-        )
+        found = self._ask(card, gathered, "slow", ("nvmlDeviceGetFieldValues",), *_MEMORY_WARMTH)
         if isinstance(found, Failed):
             gathered.missing(name, found.text)
             return
         first = found[0] if found else None
         if first is None or getattr(first, "nvmlReturn", 1) != 0:
             gathered.missing(name, "not supported")
-            card.refused["nvmlDeviceGetFieldValues"] = Failed(words.NOT_SUPPORTED, "")
+            card.refused[f"nvmlDeviceGetFieldValues{_MEMORY_WARMTH}"] = _REFUSED
             return
         # Memory without a sensor answers 0, which no running memory has.
         value, why = measure(name, getattr(first.value, "uiVal", None), unit=1.0)

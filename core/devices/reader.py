@@ -98,6 +98,7 @@ class Reader:
         self._known: dict[str, DeviceReading] = {}
         self._good_s: dict[str, float] = {}
         self._order: list[str] = []
+        self._with_processes = False
         self._paces: dict[Tier, Pace] = {
             "fast": Pace(period_s),
             "slow": Pace(period_s * SLOW_PERIODS),
@@ -119,8 +120,15 @@ class Reader:
         return DeviceInventory(tuple(devices), tuple(libraries))
 
     def read(self, *, processes: bool) -> Answer:
-        """Every tier that is due, and everything that is known."""
+        """Every tier that is due, and everything that is known.
+
+        Lists of processes that nobody asks for any more are forgotten: they would only grow old.
+        """
         began_s = time.monotonic()
+        if self._with_processes and not processes:
+            for uuid, known in self._known.items():
+                self._known[uuid] = replace(known, processes=None)
+        self._with_processes = processes
         for tier, pace in self._paces.items():
             if pace.due(began_s) and (processes or tier != "processes"):
                 tier_began_s = time.monotonic()

@@ -341,6 +341,27 @@ int nvmlDeviceGetMemoryInfo_v2(device d, struct memory *m) {
     m->total = 1000; m->reserved = 100; m->free = 600; m->used = 300; return 0;
 }
 int nvmlDeviceGetPowerUsage(device d, unsigned *mw) { *mw = 61500; return 0; }
+struct pci { char old[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
+int nvmlDeviceGetPciInfo_v3(device d, struct pci *p) {
+    memset(p, 0, sizeof *p); strcpy(p->bus_id, "00000000:1B:00.0"); return 0;
+}
+int nvmlDeviceGetMigMode(device d, unsigned *now, unsigned *next) { *now = *next = 0; return 0; }
+int nvmlDeviceGetCudaComputeCapability(device d, int *a, int *b) { *a = 9; *b = 0; return 0; }
+int nvmlDeviceGetClockInfo(device d, unsigned kind, unsigned *mhz) { *mhz = 1000 + kind; return 0; }
+int nvmlDeviceGetCurrentClocksEventReasons(device d, unsigned long long *bits) {
+    *bits = 0x41; return 0;
+}
+struct field { unsigned id, scope; long long at, took; unsigned type; int result; union {
+    unsigned ui; unsigned long long ull; } value; };
+int nvmlDeviceGetFieldValues(device d, int count, struct field *f) {
+    f[0].result = f[0].id == 82 ? 0 : 3; f[0].value.ui = 71; return 0;
+}
+struct process { unsigned pid; unsigned long long used; unsigned instance, compute; };
+int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned *count, struct process *p) {
+    unsigned room = *count; *count = 1;
+    if (room == 0) return 7;
+    p[0].pid = THEIR_PID; p[0].used = 250; return 0;
+}
 """
 
 
@@ -349,7 +370,8 @@ def test_a28_the_library_is_found_by_its_soname_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the real nvidia-ml-py, and a library that has only the name that newer drivers ship."""
-    write_files(tmp_path, {"stub.c": _LIBRARY})
+    source = _LIBRARY.replace("THEIR_PID", str(os.getpid()))
+    write_files(tmp_path, {"stub.c": source, "dev/nvidia0": ""})
     library = tmp_path / "libnvidia-ml.so.1"
     command = ["cc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "stub.c")]
     subprocess.run(command, check=True)
@@ -357,14 +379,21 @@ def test_a28_the_library_is_found_by_its_soname_alone(
 
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("SPECPANEL_DEVICE_ROOT", str(tmp_path))
-    sample, inventory = read_once()
+    with (tmp_path / "dev/nvidia0").open():
+        sample, inventory = read_once(processes=True)
     assert inventory is not None
     nvml = inventory.libraries[0]
     assert (nvml.state, nvml.driver) == ("used", "565.57.01")
-    assert (sample.devices[0].name, sample.devices[0].uuid) == ("NVIDIA Stub", "GPU-5ab")
-    figures = sample.readings[0]
+    device, figures = sample.devices[0], sample.readings[0]
+    assert (device.name, device.uuid) == ("NVIDIA Stub", "GPU-5ab")
+    assert (device.bus_id, device.compute_capability) == ("0000:1b:00.0", "9.0")
     assert (figures.utilisation_percent, figures.memory_used_bytes) == (7, 300)
-    assert figures.power_w == 61.5
+    assert (figures.power_w, figures.memory_temperature_c) == (61.5, 71)
+    assert (figures.core_clock_mhz, figures.memory_clock_mhz) == (1001, 1002)
+    assert figures.throttle_reasons == ("thermal (hardware)",)
+    assert [(one.pid, one.memory_used_bytes) for one in figures.processes or ()] == [
+        (os.getpid(), 250)
+    ]
     assert figures.absent["temperature_c"] == "this driver has no such call"
 
 
@@ -380,3 +409,18 @@ def test_the_scripts_reach_the_reader_through_its_environment_alone(tmp_path: Pa
     environment = build(script("h200x8"), tmp_path)
     assert "SPECPANEL_DEVICE_MODULES" in environment
     assert "pynvml" not in sys.modules
+
+
+async def test_a_call_that_is_refused_for_one_thing_is_still_made_for_another(
+    tmp_path: Path,
+) -> None:
+    found = script("vgpu")
+    device_answers(found, "pynvml")["nvmlDeviceGetClockInfo:2"] = {"raise": 3}
+    async with watched(found, tmp_path) as watch:
+        first = await until(watch, lambda one: one.state == "ok")
+        answered_s = watch.answered_s
+        later = await until(watch, lambda one: (watch.answered_s or 0) > (answered_s or 0) + 0.3)
+    for sample in (first, later):
+        figures = sample.readings[0]
+        assert (figures.core_clock_mhz, figures.memory_clock_mhz) == (345, None)
+        assert figures.absent["memory_clock_mhz"] == "not supported"

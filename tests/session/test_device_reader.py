@@ -252,3 +252,16 @@ async def test_a_frame_of_a_machine_without_devices_says_so() -> None:
     assert last is not None
     assert (last.state, last.devices) == ("none", ())
     assert last.reason
+
+
+async def test_processes_are_listed_while_someone_looks_and_forgotten_afterwards(
+    tmp_path: Path,
+) -> None:
+    async with watched("h200x8", tmp_path) as watch:
+        first = await until(watch, lambda one: one.state == "ok")
+        assert first.readings[0].processes is None
+        for _ in range(2):
+            watch.want_processes(True)
+            await until(watch, lambda one: one.readings[0].processes == ())
+            watch.want_processes(False)
+            await until(watch, lambda one: one.readings[0].processes is None)
