@@ -89,6 +89,43 @@ def _arm_lines(arm: Table) -> Iterator[str]:
         yield row("energy", f"n/a ({one_line(cost['energy_absent'] or '')})")
 
 
+def _breakeven_lines(result: Table) -> Iterator[str]:
+    ks = sorted({point["k"] for point in result["points"]})
+    found = {(point["concurrency"], point["k"]): point for point in result["points"]}
+    yield f"required acceptance length, {result['max_tokens']} tokens an answer, {result['elapsed_s']:.0f} s"
+    yield row("at a time", "".join(f"{f'K={k}':<24}" for k in ks) + "plain step")
+    for load in sorted({point["concurrency"] for point in result["points"]}):
+        cells = [_required_text(found.get((load, k))) for k in ks]
+        plain = next(point["plain_step_ms"] for (at, _), point in found.items() if at == load)
+        yield row(f"{load:>9}", "".join(f"{cell:<24}" for cell in cells) + f"{plain:.1f} ms")
+    for point in result["real"]:
+        yield row(f"{result['drafter']} at {point['concurrency']}", _real_text(point))
+    for held in result["holdouts"]:
+        yield row(
+            f"foretold at {held['concurrency']}",
+            f"K={held['k']}: {held['foretold']:.2f} from its neighbours, measured "
+            f"{held['measured']:.2f} ({held['error']:+.1%})",
+        )
+    for note in result["notes"]:
+        yield row("note", one_line(note, 400))
+
+
+def _required_text(point: Table | None) -> str:
+    if point is None:
+        return "n/a"
+    between = point["required_interval"]
+    known = "" if between is None else f" ({between['low']:.2f} … {between['high']:.2f})"
+    return f"{point['required_length']:.2f}{known}"
+
+
+def _real_text(point: Table) -> str:
+    length = "n/a" if point["length"] is None else f"{point['length']:.2f}"
+    ratio = "n/a" if point["tpot_ratio"] is None else f"{point['tpot_ratio']:.3f} ×"
+    cost = "" if point["drafter_ms"] is None else f", drafting {point['drafter_ms']:+.1f} ms a step"
+    interval = interval_text(point["tpot_ratio_interval"])
+    return f"AL {length}, time per output token {ratio}{interval}{cost}"
+
+
 def _parity_lines(result: Table) -> Iterator[str]:
     k = f" K={result['draft_tokens']}" if result["draft_tokens"] else ""
     yield (
@@ -139,6 +176,7 @@ def _short(value: float) -> str:
 
 
 _KINDS: dict[str, Callable[[Table], Iterator[str]]] = {
+    "breakeven": _breakeven_lines,
     "compare": _compare_lines,
     "parity": _parity_lines,
 }

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from specpanel.app.cli import (
+    breakeven,
     check,
     command,
     compare,
@@ -45,6 +46,7 @@ app.add_typer(drafters.app, name="drafters", help=drafters.HELP)
 app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
 app.command("compare", help=compare.HELP)(compare.compare)
+app.command("breakeven", help=breakeven.HELP)(breakeven.breakeven)
 app.command("parity", help=parity.HELP)(parity.parity)
 app.add_typer(results.app, name="results", help=results.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)

@@ -16,7 +16,7 @@ from specpanel.core.speculation.contrast import (
 )
 from specpanel.core.speculation.cost import Cost, cost_of
 from specpanel.core.speculation.few_units import FEWEST
-from specpanel.core.speculation.verdict import NEUTRAL_BAND, Word
+from specpanel.core.speculation.verdict import Word, word_of
 
 _BY_CLASS = (TPOT, TTFT, LENGTH)  # a class has no throughput of its own: classes run together
 
@@ -123,15 +123,8 @@ def sentence(a: str, b: str, found: Contrast) -> str:
 
 
 def _word(found: Contrast) -> Word:
-    """As in ``verdict``: what the interval of the ratio shows of speculation."""
-    interval = found.interval
-    if interval is None:
-        return "unknown"
-    if interval.low >= 1 - NEUTRAL_BAND and interval.high <= 1 + NEUTRAL_BAND:
-        return "neutral"
-    if interval.high < 1:
-        return "pays"
-    return "costs" if interval.low > 1 else "unknown"
+    """What the ratio shows of speculation."""
+    return "unknown" if found.interval is None else word_of(found.interval)
 
 
 def conclusion(pairings: Sequence[Pairing]) -> str:

@@ -29,6 +29,7 @@ class Sums:
 
     decode_ms: float = 0.0
     decode_tokens: int = 0
+    steps: int = 0  # of the target, after the first token
     ttft_ms: float = 0.0
     answers: int = 0
     output_tokens: int = 0
@@ -80,6 +81,7 @@ class _Figure:
 
 
 TPOT = _Figure("time per output token", "ms", ("decode_ms", "decode_tokens"), True)
+STEP = _Figure("time per step", "ms", ("decode_ms", "steps"), True)
 THROUGHPUT = _Figure("throughput", "tok/s", ("output_tokens", "elapsed_s"), False)
 TTFT = _Figure("time to first token", "ms", ("ttft_ms", "answers"), True)
 LENGTH = _Figure(
@@ -115,6 +117,9 @@ def _of_request(record: RequestRecord) -> Sums:
             found.drafts += 1
             found.draft_tokens += offered if record.drafted is not None else 0
             found.accepted += taken
+    # What drafted steps did not yield came one a step; the last may be reported past the answer's end.
+    plain = max(0, found.decode_tokens - found.accepted - found.drafts)
+    found.steps = found.drafts + plain if timed else 0
     return found
 
 

@@ -12,6 +12,12 @@ from specpanel.core.speculation.paired import FEW_PAIRS, PairedRatio
 
 Word = Literal["pays", "neutral", "costs", "unknown"]
 
+PHRASES: dict[Word, str] = {
+    "pays": "speculation pays",
+    "neutral": "speculation makes no difference to speak of",
+    "costs": "speculation costs",
+    "unknown": "unknown, the interval reaches to both sides of 1",
+}
 NEUTRAL_BAND = 0.03  # a difference within 3 % is none that a user would feel
 
 
@@ -39,14 +45,17 @@ def verdict(paired: PairedRatio | None, *, acceptance_length: float | None = Non
             f"unknown: {paired.ratio:.2f} times the time per output token on one prompt, "
             "too little to tell",
         )
-    figures = _figures(interval, paired.pairs)
+    word = word_of(interval)
+    return Verdict(word, f"{PHRASES[word]}: {_figures(interval, paired.pairs)}")
+
+
+def word_of(interval: Interval) -> Word:
+    """What the interval of a ratio of times per output token shows; below 1 speculation pays."""
     if interval.low >= 1 - NEUTRAL_BAND and interval.high <= 1 + NEUTRAL_BAND:
-        return Verdict("neutral", f"speculation makes no difference to speak of: {figures}")
+        return "neutral"
     if interval.high < 1:
-        return Verdict("pays", f"speculation pays: {figures}")
-    if interval.low > 1:
-        return Verdict("costs", f"speculation costs: {figures}")
-    return Verdict("unknown", f"unknown, the interval reaches to both sides of 1: {figures}")
+        return "pays"
+    return "costs" if interval.low > 1 else "unknown"
 
 
 def _figures(interval: Interval, pairs: int) -> str:

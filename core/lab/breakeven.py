@@ -1,0 +1,288 @@
+"""Break-even: what a step costs by load and K, measured with a proposer of chosen acceptance.
+
+One server is priced at every setting, K=0 among them, in turn and block by block, so that drift of the
+machine hits all alike. A second one, with the profile's own drafter, tells what that costs and accepts.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from specpanel.core.errors import ConfigurationError
+from specpanel.core.lab.arms import Arm, launch_fingerprint
+from specpanel.core.lab.blocks import Tally, warmup_prompts
+from specpanel.core.lab.curve import BreakevenFound, RealPoint, StepPoint, breakeven_conclusion
+from specpanel.core.lab.events import LabListener, PointMeasured
+from specpanel.core.lab.experiment import Ledger
+from specpanel.core.lab.pricing import Pricing
+from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving, side_by_side
+from specpanel.core.session.events import Note
+from specpanel.core.settings.profile import Profile, Traffic
+from specpanel.core.speculation.breakeven import Required, expected_length, holdouts
+from specpanel.core.speculation.contrast import LENGTH, STEP, TPOT, Sums, contrast
+from specpanel.core.traffic.records import Prompt
+
+_FEWEST_TEXTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BreakevenPlan:
+    """What to price. ``rate`` is the chance that a draft token is accepted; step times hang little on it.
+
+    ``blocks`` are measured at each load, each with every K in turn.
+    """
+
+    profile: Profile
+    prompts: tuple[Prompt, ...]
+    loads: tuple[int, ...] = (1, 2, 4, 8)
+    ks: tuple[int, ...] = (2, 4, 8)
+    rate: float = 0.7
+    blocks: int = 6
+    with_drafter: bool = True
+
+
+@dataclass(slots=True)
+class Breakeven:
+    """The experiment; see ``experiment.Work``."""
+
+    plan_: BreakevenPlan
+    tell: LabListener
+    kind: str = "breakeven"
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _ready: tuple[Ready, ...] = ()
+    _steps: list[StepPoint] = field(default_factory=list)
+    _real: list[RealPoint] = field(default_factory=list)
+    _notes: list[str] = field(default_factory=list)
+    _began_s: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return self.plan_.profile.name
+
+    @property
+    def seed(self) -> int:
+        return self.plan_.profile.traffic.seed
+
+    @property
+    def plan(self) -> str:
+        plan = self.plan_
+        return (
+            f"{self.title}: {_listed(plan.loads)} at a time, K {_listed(plan.ks)}, "
+            f"{plan.blocks} blocks each"
+        )
+
+    def settings(self) -> dict[str, Any]:
+        plan = self.plan_
+        return {
+            "loads": plan.loads,
+            "ks": plan.ks,
+            "rate": plan.rate,
+            "blocks": plan.blocks,
+            "with_drafter": self._measures_drafter,
+            "plain_launch": launch_fingerprint(plan.profile.without_drafter()),
+            "own_launch": launch_fingerprint(plan.profile),
+            "traffic": self._traffic(1).model_dump(mode="json"),
+        }
+
+    @property
+    def _measures_drafter(self) -> bool:
+        return self.plan_.with_drafter and self.plan_.profile.drafter.method not in (
+            "none",
+            "custom",
+        )
+
+    async def prepare(self, stop: Stop) -> Ready:
+        plan = self.plan_
+        if not plan.loads or not plan.ks or min(plan.loads) < 1 or min(plan.ks) < 1:
+            raise ConfigurationError("loads and K are whole numbers from 1 on")
+        need = max(_FEWEST_TEXTS, *plan.loads)
+        if len(plan.prompts) < max(plan.loads):
+            raise ConfigurationError(
+                f"{max(plan.loads)} at a time need as many prompts, and there are "
+                f"{len(plan.prompts)}"
+            )
+        self.plan_ = replace(plan, prompts=plan.prompts[:need])
+        self._folder = tempfile.TemporaryDirectory(prefix="specpanel-breakeven-")
+        profile = plan.profile.model_copy(update={"traffic": self._traffic(max(plan.loads))})
+        priced = Pricing(Path(self._folder.name)).profile(profile, max(plan.ks))
+        arms = [Arm("chosen acceptance", priced)]
+        if self._measures_drafter:
+            arms.append(Arm("drafter", profile))
+        self._ready = await prepare(arms, self.tell, stop)
+        if len(self._ready) > 1 and not side_by_side(self._ready):
+            self._ready = self._ready[:1]
+            self._notes.append(
+                "the drafter itself was not measured: memory for two servers is not certain"
+            )
+        if self._ready[0].need_bytes is None:
+            self._notes.append(
+                "the proposer switches asynchronous scheduling off, for plain decoding as well: "
+                "both step times are without it"
+            )
+        return self._ready[0]
+
+    def _traffic(self, concurrency: int) -> Traffic:
+        return self.plan_.profile.traffic.model_copy(
+            update={
+                "concurrency": concurrency,
+                "temperature": 0.0,
+                "ignore_eos": True,
+                "requests": None,
+                "duration_s": None,
+                "rate_per_s": None,
+            }
+        )
+
+    async def run(self, ledger: Ledger, stop: Stop) -> None:
+        assert self._folder is not None
+        pricing = Pricing(Path(self._folder.name))
+        try:
+            async with AsyncExitStack() as stack:
+                up = [
+                    await stack.enter_async_context(serving(ready, self.tell, stop))
+                    for ready in self._ready
+                ]
+                self._began_s = time.monotonic()
+                texts = await pricing.record(up[0], self.plan_.prompts, stop)
+                self.tell(Note(f"{texts} greedy answers are recorded to draft from"))
+                for server in up[1:]:
+                    first = warmup_prompts([self.plan_.prompts], 2)
+                    await server.send(first, self._traffic(2), stop)
+                for load in self.plan_.loads:
+                    await self._at(load, up, pricing, ledger, stop)
+        finally:
+            self._folder.cleanup()
+
+    async def _at(
+        self,
+        load: int,
+        up: Sequence[Serving],
+        pricing: Pricing,
+        ledger: Ledger,
+        stop: Stop,
+    ) -> None:
+        """Every K at one load, and the drafter itself, in turn within each block."""
+        runs = [ledger.server(ready, server) for ready, server in zip(self._ready, up, strict=True)]
+        settings: list[int | None] = [0, *self.plan_.ks, *([None] if len(up) > 1 else [])]
+        tallies = {k: Tally() for k in settings}
+        traffic = self._traffic(load)
+        for block in range(self.plan_.blocks):
+            prompts = _window(self.plan_.prompts, block * load, load)
+            turn = block % len(settings)
+            for k in (*settings[turn:], *settings[:turn]):
+                which = 1 if k is None else 0
+                if k is not None:
+                    pricing.draft(k=k, rate=self.plan_.rate, seed=self.seed * 1000 + block)
+                done = await up[which].send(prompts, traffic, stop)
+                tallies[k].add(block, done)
+                conditions = {"concurrency": load, "k": k, "group": block}
+                ledger.block(runs[which], block, conditions, done.records)
+        self._take(load, tallies)
+
+    def _take(self, load: int, tallies: dict[int | None, Tally]) -> None:
+        plain = tallies[0].whole
+        for k in self.plan_.ks:
+            found = contrast(STEP, plain, tallies[k].whole, seed=self.seed)
+            if found.value is None or found.a is None or found.b is None:
+                self._notes.append(f"K={k} at {load}: {found.absent}")
+                continue
+            point = StepPoint(
+                concurrency=load,
+                k=k,
+                plain_step_ms=found.a,
+                step_ms=found.b,
+                required_length=found.value,
+                required_interval=found.interval,
+                chosen_length=expected_length(self.plan_.rate, k),
+                measured_length=_length(tallies[k].whole),
+                groups=found.groups,
+            )
+            self._steps.append(point)
+            self.tell(PointMeasured(point.sentence, asdict(point)))
+        drafter = tallies.get(None)
+        if drafter is None:
+            return
+        ratio = contrast(TPOT, plain, drafter.whole, seed=self.seed)
+        step = contrast(STEP, plain, drafter.whole, seed=self.seed)
+        real = RealPoint(
+            concurrency=load,
+            k=self.plan_.profile.drafter.draft_tokens,
+            step_ms=step.b,
+            plain_step_ms=step.a,
+            length=contrast(LENGTH, plain, drafter.whole, seed=self.seed).b,
+            tokens_a_step=_tokens_a_step(drafter.whole),
+            tpot_ratio=ratio.value,
+            tpot_ratio_interval=ratio.interval,
+            drafter_ms=self._drafter_ms(load, step.b),
+        )
+        self._real.append(real)
+        self.tell(PointMeasured(real.sentence, asdict(real)))
+
+    def _drafter_ms(self, load: int, step_ms: float | None) -> float | None:
+        """What the drafter adds to a step: the same K with the chosen acceptance drafts for nothing."""
+        k = self.plan_.profile.drafter.draft_tokens
+        same = [p for p in self._steps if p.concurrency == load and p.k == k]
+        return step_ms - same[0].step_ms if same and step_ms is not None else None
+
+    # -- what was found ---------------------------------------------------------------------
+
+    def found(self) -> BreakevenFound | None:
+        """What can be told so far; None before a load was measured whole."""
+        if not self._steps:
+            return None
+        points = [
+            Required(p.concurrency, p.k, p.required_length, p.required_interval)
+            for p in self._steps
+        ]
+        return BreakevenFound(
+            drafter=self.plan_.profile.drafter.method,
+            points=tuple(self._steps),
+            real=tuple(self._real),
+            holdouts=holdouts(points),
+            rate=self.plan_.rate,
+            max_tokens=self.plan_.profile.traffic.max_tokens,
+            elapsed_s=time.monotonic() - self._began_s,
+            notes=tuple(self._notes),
+        )
+
+    def conclusion(self) -> str:
+        found = self.found()
+        return "nothing was measured" if found is None else breakeven_conclusion(found)
+
+    def result(self) -> dict[str, Any] | None:
+        found = self.found()
+        if found is None:
+            return None
+        table = asdict(found)
+        for entry, holdout in zip(table["holdouts"], found.holdouts, strict=True):
+            entry["error"] = holdout.error
+        return table
+
+
+def _window(prompts: Sequence[Prompt], start: int, count: int) -> tuple[Prompt, ...]:
+    return tuple(prompts[(start + n) % len(prompts)] for n in range(count))
+
+
+def _total(groups: dict[int, Sums]) -> Sums:
+    total = Sums()
+    for one in groups.values():
+        total.add(one)
+    return total
+
+
+def _length(groups: dict[int, Sums]) -> float | None:
+    total = _total(groups)
+    return 1 + total.accepted / total.drafts if total.drafts else None
+
+
+def _tokens_a_step(groups: dict[int, Sums]) -> float | None:
+    total = _total(groups)
+    return total.decode_tokens / total.steps if total.steps else None
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
