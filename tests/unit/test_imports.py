@@ -26,14 +26,14 @@ except SystemExit as end:
 print(json.dumps([status or 0, sorted({name.partition(".")[0] for name in sys.modules})]))
 """
 
-# Imports every module below a package.
+# Imports every module below a package, but for what runs in vLLM's or the trainer's interpreter.
 WHOLE_PACKAGE = """
 import importlib, json, pkgutil, sys
 name = sys.argv[1]
 package = importlib.import_module(name)
 imported = 0
 for module in pkgutil.walk_packages(package.__path__, name + "."):
-    if not module.name.endswith(".__main__"):
+    if not module.name.endswith(".__main__") and ".inside." not in module.name:
         importlib.import_module(module.name)
         imported += 1
 print(json.dumps([imported, sorted({name.partition(".")[0] for name in sys.modules})]))
