@@ -1,6 +1,7 @@
 """The panel's side of the reader: keeps one running, and always has a sample to give, with its age."""
 
 import asyncio
+import os
 import sys
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ from specpanel.core.devices.records import (
 from specpanel.core.devices.wire import Inventory
 
 PERIOD_S = 1.0
+PYTHON_VARIABLE = "SPECPANEL_DEVICE_PYTHON"
 # amdsmi has a stand-in (the driver's files), so it is left out when it does nothing but harm.
 _AMDSMI_FAILURES = 3
 
@@ -26,7 +28,8 @@ class DeviceWatch:
     figures are.
 
     Args:
-        python: the interpreter of the reader; this one where absent. Any Python of 3.10 or newer will do.
+        python: the interpreter of the reader, any Python of 3.10 or newer; absent, the one that
+            ``SPECPANEL_DEVICE_PYTHON`` names, else this one.
         deadlines: how long to wait for what.
         period_s: between two questions.
     """
@@ -38,7 +41,7 @@ class DeviceWatch:
         deadlines: Deadlines | None = None,
         period_s: float = PERIOD_S,
     ) -> None:
-        self._python = python or sys.executable
+        self._python = python or os.environ.get(PYTHON_VARIABLE) or sys.executable
         self._deadlines = deadlines or Deadlines()
         self._period_s = period_s
         self._state: ReaderState = "starting"

@@ -199,8 +199,9 @@ def test_the_reader_imports_only_the_standard_library_and_the_vendors(tmp_path: 
     assert set(json.loads(bare)) <= {"specpanel", "__main__"}
 
 
-def test_an_interpreter_that_is_not_there_is_told() -> None:
-    sample, inventory = read_once(python="/nowhere/python")
+def test_an_interpreter_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECPANEL_DEVICE_PYTHON", "/nowhere/python")
+    sample, inventory = read_once()
     assert inventory is None
     assert "the reader /nowhere/python cannot be started" in (sample.reason or "")
 
