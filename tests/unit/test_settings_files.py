@@ -273,11 +273,12 @@ DRAFTERS = st.one_of(
     method("ngram_gpu", NGRAM),
     method("suffix", SUFFIX),
     method("dflash", MODELS),
-    method("dspark", st.one_of(MODELS, st.just({}))),
+    method("dspark", st.one_of(MODELS, st.just({"k": 5}))),
+    method("custom", st.just({"proposer": "mine.Proposer", "k_by_batch_size": ["1-4:3", "5-9:0"]})),
     method("mtp", st.one_of(MODELS, st.just({}))),
     *(
         method(name, st.builds(lambda one, two: one | two, MODELS, SPLIT))
-        for name in ("draft_model", "eagle3", "p_eagle")
+        for name in ("draft_model", "pard", "eagle", "eagle3", "p_eagle", "dflash2", "medusa")
     ),
 )
 PROFILES = st.fixed_dictionaries(
