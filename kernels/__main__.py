@@ -71,6 +71,8 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
 
     end = time.monotonic() + request.budget_s
     clock = iter(lambda: time.monotonic() < end, None)
+    if not request.refine:
+        report("ceilings", asdict(measure.ceilings(device, dtype, repeats)))
     if request.sdpa and device == "cpu":
         compared = measure.against_sdpa()
         ratios = {"time_ratio": compared.time_ratio, "memory_ratio": compared.memory_ratio}

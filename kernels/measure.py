@@ -141,6 +141,26 @@ def best_device() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What this device reaches at best in torch: a large matrix product, and copying memory."""
+
+    gemm_flop_per_s: float
+    copy_byte_per_s: float
+
+
+def ceilings(device: str, dtype: str, repeats: Repeats | None = None) -> Ceilings:
+    """Measure the ceilings that the paths are compared with: 1,024 wide on a CPU, 8,192 on a GPU."""
+    size, often = (1024, 1 << 25) if device == "cpu" else (8192, 1 << 29)
+    left = torch.randn(size, size, dtype=DTYPES[dtype], device=device)
+    right = torch.randn(size, size, dtype=DTYPES[dtype], device=device)
+    gemm = time_call(lambda: left @ right, device, repeats or Repeats())
+    source = torch.zeros(often, dtype=torch.float32, device=device)
+    target = torch.empty_like(source)
+    copied = time_call(lambda: target.copy_(source), device, repeats or Repeats())
+    return Ceilings(2.0 * size**3 / gemm.median_ms * 1e3, 8.0 * often / copied.median_ms * 1e3)
+
+
+@dataclass(frozen=True, slots=True)
 class AgainstSDPA:
     """Portable masked MHA beside torch's own attention with the same boolean mask, in one run.
 

@@ -36,7 +36,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One line of what a measurement tells: ``kind`` is device, cell, sdpa, calibration or error."""
+    """One line of what a measurement tells: device, ceilings, cell, sdpa, calibration or error."""
 
     kind: str
     content: dict[str, Any] = field(default_factory=dict)

@@ -242,19 +242,23 @@ def _progress(report: "Report") -> None:
 def _show(reports: "list[Report]", *, as_json: bool, plot: bool) -> "Calibration":
     import json
 
-    from specpanel.app.cli.mla_plot import calibration_text, sdpa_text
+    from specpanel.app.cli.mla_plot import calibration_text, ceilings_text, sdpa_text
     from specpanel.core.monitor.recording import line
     from specpanel.kernels.calibrate import load
 
     found = load(reports[-1].content["text"])
-    compared = next((report.content for report in reports if report.kind == "sdpa"), None)
+    extra = {report.kind: report.content for report in reports}
+    compared, best = extra.get("sdpa"), extra.get("ceilings")
     if as_json:
-        if compared is not None:
-            typer.echo(line("mla_sdpa", compared))
+        for kind in ("ceilings", "sdpa"):
+            if kind in extra:
+                typer.echo(line(f"mla_{kind}", extra[kind]))
         data = json.loads(reports[-1].content["text"])
         typer.echo(line(data.pop("kind"), {k: v for k, v in data.items() if k != "schema_version"}))
         return found
     typer.echo(calibration_text(found, plot=plot))
+    if best is not None:
+        typer.echo("\n" + ceilings_text(best))
     if compared is not None:
         typer.echo(sdpa_text(compared))
     return found

@@ -22,6 +22,13 @@ def calibration_text(found: Calibration, *, plot: bool) -> str:
     return "\n".join(_lines(found, plot))
 
 
+def ceilings_text(measured: Mapping[str, Any]) -> str:
+    """What the device reaches at best, to hold the paths against."""
+    gemm, copy = measured["gemm_flop_per_s"], measured["copy_byte_per_s"]
+    shown = f"{gemm / 1e12:.1f} TFLOP/s" if gemm >= 1e12 else f"{gemm / 1e9:.1f} GFLOP/s"
+    return f"This device at best: a matrix product {shown}, copying memory {copy / 1e9:.1f} GB/s"
+
+
 def sdpa_text(compared: Mapping[str, Any]) -> str:
     """Portable masked MHA against torch's attention with the same mask."""
     ours, theirs = compared["ours"], compared["theirs"]
