@@ -1,6 +1,5 @@
 """``specpanel mla bench`` and ``calibrate``: the measuring process, its progress, and what came out."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -186,6 +185,8 @@ def _has_gpu() -> bool:
 
 def _measure(request: "Request", python: str | None) -> "list[Report]":
     """Run the measuring process to its end; each cell is told on standard error as it comes."""
+    import subprocess
+
     from specpanel.kernels.errors import MLAError
     from specpanel.kernels.request import dump, report_of
 
