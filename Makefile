@@ -18,7 +18,7 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo test faults lint format types check picture bench-tui clean
+.PHONY: help demo test faults lint format types check picture pictures bench-tui clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ types: $(VENV)/.dev ## check the types
 	@"$(BIN)/mypy"
 
 check: lint types test ## lint, types and test
+
+pictures: $(VENV)/.installed ## paint every screen into docs/images from the recorded run
+	@"$(BIN)/python" scripts/pictures.py
 
 picture: $(VENV)/.installed ## paint the README's picture: make picture RECORDING=file.ndjson
 	@test -n "$(RECORDING)" || { echo 'Name a recording of specpanel run --record: make picture RECORDING=file.ndjson' >&2; exit 1; }

@@ -17,6 +17,7 @@ from textual.pilot import Pilot
 from tui.synthetic import exited_frame, starting_frame, synthetic_frames
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
+from specpanel.app.tui.keys import KEYS
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens import launch, switcher
 from specpanel.app.tui.screens.dialogs import (
@@ -150,6 +151,11 @@ class Act:
             self.panel.feed.publish(frame)
         self.panel.tick()
         await self.pilot.pause()
+
+
+def key_for(id: str) -> str:
+    """The key that does something, as a pilot presses it."""
+    return next(key.keys.split(",")[0] for key in KEYS if key.id == id)
 
 
 Play = Callable[[Act], Awaitable[None]]

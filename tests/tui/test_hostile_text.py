@@ -6,8 +6,6 @@ from dataclasses import replace
 from tui.synthetic import exited_frame, scrape_failing_frame, starting_frame, synthetic_frame
 
 from specpanel.app.tui.panel import Panel
-from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitScreen
-from specpanel.core.errors import LaunchError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 
@@ -55,43 +53,16 @@ def frames_with(text: str) -> dict[str, Frame]:
     }
 
 
-async def test_hostile_text_is_shown_character_for_character_everywhere() -> None:
+async def test_hostile_text_is_shown_character_for_character_in_every_place_of_live() -> None:
     panel = Panel(Feed(), auto_tick=False)
     first = synthetic_frame(1, random.Random(1))
     async with panel.run_test(size=(200, 40), notifications=True) as pilot:
-        for text in (*HOSTILE, "".join(HOSTILE[:9])):
-            every_place = frames_with(text)
-            places = every_place if text.startswith("[/foo][/") else ("top bar", "scrape")
-            for place in places:
-                frame = every_place[place]
-                panel.feed.publish(replace(first, elapsed_s=1.0))
-                panel.feed.publish(frame)
-                panel.tick()
-                await pilot.pause()
-                screen = "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
-                if place == "mark":
-                    continue  # a mark's note is cut by the lines beside it; that it does not crash counts
-                assert text in screen, (place, text)
-
-
-async def test_dialogs_and_notices_show_hostile_text_as_it_is() -> None:
-    panel = Panel(Feed(), auto_tick=False)
-
-    def screen() -> str:
-        return "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
-
-    async with panel.run_test(size=(120, 40), notifications=True) as pilot:
-        for text in HOSTILE:
-            panel.push_screen(ErrorScreen(LaunchError(f"Cannot {text}", f"Mend {text}")))
+        text = "".join(HOSTILE[:9])
+        for place, frame in frames_with(text).items():
+            panel.feed.publish(replace(first, elapsed_s=1.0))
+            panel.feed.publish(frame)
+            panel.tick()
             await pilot.pause()
-            assert f"Cannot {text}" in screen()
-            assert f"Mend {text}" in screen()
-            await pilot.press("escape")
-            panel.push_screen(QuitScreen(text))
-            await pilot.pause()
-            assert text in screen()
-            await pilot.press("escape")
-            panel.clear_notifications()
-            panel.say(text)
-            await pilot.pause()
-            assert text in screen()
+            screen = "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
+            # A mark's note is cut by the lines beside it; that it does not crash counts.
+            assert text in screen or place == "mark", place

@@ -16,6 +16,7 @@ from specpanel.app.tui.screens.launch_layout import LaunchPlan, View, plan_launc
 from specpanel.app.tui.screens.launch_outlook import look_at, prospect
 from specpanel.app.tui.screens.launch_shelf import Shelf
 from specpanel.app.tui.screens.launch_starting import StartingScreen
+from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.command_preview import CommandPreview, Findings, PreflightLine
 from specpanel.app.tui.widgets.form import EDITOR_KEYS, Form, FormHelp
 from specpanel.app.tui.widgets.form_entries import Heading
@@ -142,6 +143,19 @@ class LaunchScreen(StartingScreen):
         note = "" if seen.errors or seen.findings is not None else seen.note
         self.findings.show(seen.errors, seen.findings, facts=seen.facts, note=note)
         self.summary.show(seen.errors, seen.findings, note)
+
+    # The mouse
+
+    def on_canvas_picked(self, event: Canvas.Picked) -> None:
+        """A click on a profile or a setting makes it current, one on the current setting edits it."""
+        if event.canvas is self.profiles:
+            chosen = self.shelf.chosen
+            here = self.shelf.names.index(chosen) if chosen in self.shelf.names else 0
+            self.action_profile(event.place - here)
+        elif self.form.editing is None and event.place != self.form.rows.cursor:
+            self.form.move(event.place - self.form.rows.cursor)
+        elif self.form.editing is None:
+            self.action_enter()
 
     # The form
 

@@ -19,6 +19,7 @@ from specpanel.app.tui.screens.live_charts import live_charts
 from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
+from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
 from specpanel.app.tui.widgets.devices_pane import DevicesPane
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
@@ -191,6 +192,14 @@ class LiveScreen(PanelScreen):
 
     def _fit_again(self) -> None:
         self.fit_to(self.size.width, self.size.height)
+
+    def on_canvas_picked(self, event: Canvas.Picked) -> None:
+        """A click on a chart chooses it, one on the chosen chart zooms."""
+        place = next((n for n, chart in enumerate(self.charts) if chart is event.canvas), None)
+        if place == self.selected:
+            self.action_zoom()
+        elif place is not None:
+            self.action_select(place - self.selected)
 
     # Keys
 

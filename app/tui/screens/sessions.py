@@ -17,6 +17,7 @@ from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
+from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.run_detail import RunDetail
 from specpanel.app.tui.widgets.run_list import RunList
 from specpanel.core.engine.process import running_servers, stop_server
@@ -140,6 +141,13 @@ class SessionsScreen(PanelScreen):
         self.detail.forget_rows()
         self.runs.redraw()
         self.detail.redraw()
+
+    def on_canvas_picked(self, event: Canvas.Picked) -> None:
+        """A click on a session chooses it, one on the chosen session opens it."""
+        if event.place == self.runs.cursor:
+            self.action_open()
+        else:
+            self.action_move(event.place - self.runs.cursor)
 
     # Keys
 

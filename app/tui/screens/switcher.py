@@ -15,6 +15,7 @@ from textual.worker import Worker
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.widgets.bars import KeyLine
+from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.choice_list import ChoiceList, PlanPane, hits
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.session.choices import Choice, choices
@@ -138,6 +139,10 @@ class SwitcherScreen(ModalScreen[None]):
         elif choice.profile is not None:
             self._desk.start(choice.profile)
         self.dismiss()
+
+    def on_canvas_picked(self, event: Canvas.Picked) -> None:
+        """A click on a choice is as good as the arrows."""
+        self.action_move(event.place - self.list.chosen)
 
     # Keys
 

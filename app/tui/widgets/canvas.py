@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.events import Click
 from textual.geometry import Region
+from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -18,6 +20,14 @@ class Canvas(Widget):
     Call ``redraw`` when something may have changed: rows are compared with what is shown, and only the
     cells that differ are sent to the compositor.
     """
+
+    class Picked(Message):
+        """A row was clicked. ``place`` counts what the widget lists."""
+
+        def __init__(self, canvas: "Canvas", place: int) -> None:
+            super().__init__()
+            self.canvas = canvas
+            self.place = place
 
     DEFAULT_CSS = """
     Canvas { width: 1fr; height: 1fr; }
@@ -65,6 +75,16 @@ class Canvas(Widget):
     def forget_rows(self) -> None:
         """The next ``redraw`` draws everything."""
         self._shown_rows = []
+
+    def place_at(self, row: int) -> int | None:
+        """Which of the things that are listed stands in a row of the widget; None where none does."""
+        return None
+
+    def on_click(self, event: Click) -> None:
+        place = self.place_at(event.y)
+        if place is not None:
+            event.stop()
+            self.post_message(self.Picked(self, place))
 
     def on_resize(self) -> None:
         self.forget_rows()

@@ -32,6 +32,9 @@ class ChartPane(Pane):
         self._history = history
         self._latest: Frame | None = None
 
+    def place_at(self, row: int) -> int | None:
+        return 0
+
     def reload(self) -> None:
         """Starts over from the history: after a resize or with another window."""
         moments, window_s = self._history(self.track)

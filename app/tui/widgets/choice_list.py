@@ -64,6 +64,9 @@ class ChoiceList(Canvas):
         self.chosen = max(0, min(len(self.hits) - 1, self.chosen + rows))
         self.redraw()
 
+    def place_at(self, row: int) -> int | None:
+        return self._top + row if self._top + row < len(self.hits) else None
+
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         if not self.hits:
             return [((f" {self.empty_words}", "muted"),)]

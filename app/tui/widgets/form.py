@@ -75,6 +75,10 @@ class FormRows(Pane):
     def _prompt_rows(self) -> int:
         return 1 if self.prompt is not None or self.words else 0
 
+    def place_at(self, row: int) -> int | None:
+        place = row - 1 - self._prompt_rows + self._top
+        return place if row > self._prompt_rows and place < len(self.entries) else None
+
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         head: list[Line] = []
         if self.prompt is not None:

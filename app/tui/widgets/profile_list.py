@@ -19,6 +19,10 @@ class ProfileList(Pane):
         self._chosen: str | None = None
         self._edited: frozenset[str] = frozenset()
         self._in_use: str | None = None
+        self._places: list[int | None] = []  # of the rows that are drawn
+
+    def place_at(self, row: int) -> int | None:
+        return self._places[row - 1] if 0 < row <= len(self._places) else None
 
     def show(
         self,
@@ -34,6 +38,7 @@ class ProfileList(Pane):
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         rows: list[Line] = []
+        places: list[int | None] = []
         chosen_at = 0
         for origin, heading in (("yours", "YOURS"), ("preset", "PRESETS")):
             group = [file for file in self.files if file.origin == origin]
@@ -45,8 +50,11 @@ class ProfileList(Pane):
             for file in group:
                 if file.name == self._chosen:
                     chosen_at = len(rows)
+                places += [None] * (len(rows) - len(places))
                 rows += self._file(file, width)
+                places += [self.files.index(file)] * (len(rows) - len(places))
         top = max(0, min(chosen_at - height // 2, len(rows) - height))
+        self._places = places[top : top + height]
         return rows[top : top + height]
 
     def _file(self, file: ProfileFile, width: int) -> list[Line]:

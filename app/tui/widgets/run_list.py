@@ -90,6 +90,15 @@ class RunList(Pane):
         self.reading = True
         self.filter = ""
         self._cursor = 0
+        self._places: list[int | None] = []  # of the rows that are drawn
+
+    def place_at(self, row: int) -> int | None:
+        return self._places[row - 1] if 0 < row <= len(self._places) else None
+
+    @property
+    def cursor(self) -> int:
+        """The place of the chosen entry."""
+        return min(self._cursor, len(self.entries) - 1)
 
     # The entries
 
@@ -150,6 +159,7 @@ class RunList(Pane):
         return tuple(spans)
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
+        self._places = []
         if not self.running and not self.past:
             return [] if self.reading else _centred(NOTHING, width, height)
         chosen = self.chosen
@@ -160,16 +170,21 @@ class RunList(Pane):
             )
             return _centred(words, width, height)
         rows: list[Line] = []
-        at = 0
+        places: list[int | None] = []
+        at = number = 0
         for heading, group in self._groups(width):
             if group and rows:
                 rows.append(())
             rows += [heading] if group else []
+            places += [None] * (len(rows) - len(places))
             for entry in group:
                 if entry is chosen:
                     at = len(rows)
                 rows.append(self._entry(entry, width, chosen=entry is chosen))
+                places.append(number)
+                number += 1
         top = max(0, min(at - height // 2, len(rows) - height))
+        self._places = places[top : top + height]
         return rows[top : top + height]
 
     def _groups(self, width: int) -> list[tuple[Line, list[Entry]]]:
