@@ -203,7 +203,9 @@ def _notes(rows: "tuple[DeviceRow, ...]", mixed: bool, processes: bool) -> Itera
             told = "memory is one for all partitions of the card"
             found.setdefault(((), told), []).append(label)
     for (words_of_note, why), labels in found.items():
-        what = f"no {', '.join(words_of_note)}: " if words_of_note else ""
+        # A list of processes can be there and be wanting all the same.
+        no = "" if words_of_note == ("processes",) else "no "
+        what = f"{no}{', '.join(words_of_note)}: " if words_of_note else ""
         yield _cut(f"GPU {_span(labels)}: {what}{why}")
 
 
