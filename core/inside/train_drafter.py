@@ -42,11 +42,15 @@ class Metrics(logging.Handler):
         super().__init__()
         self._file = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
+        self.spoilt = False  # a loss was no number: nothing is worth saving any more
 
     def emit(self, record: logging.LogRecord) -> None:
         if not isinstance(record.msg, dict) or getattr(record, "hparams", False):
             return
         kind = "step" if "train" in record.msg else "validation"
+        loss = record.msg.get("train", {}).get("loss")
+        if isinstance(loss, float) and not math.isfinite(loss):
+            self.spoilt = True
         self.tell(kind, {"at_step": getattr(record, "step", None), **record.msg})
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
@@ -156,6 +160,8 @@ class Keeping:
             return epoch(self, number, **kwargs)
 
         def maybe_save_checkpoint(self: Any, number: Any, local_step: int = 0) -> None:
+            if keeping._metrics.spoilt:
+                return
             began = time.time()
             save(self, number, local_step)
             place = self.checkpointer.path / str(number)

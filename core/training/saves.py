@@ -48,6 +48,19 @@ def make_resumable(save: Path) -> Resumable:
     return Resumable(None, tuple(moved))
 
 
+def put_aside_after(save: Path, step: int) -> tuple[str, ...]:
+    """Put saves of more than ``step`` steps aside, interrupted ones too; their folders."""
+    moved = []
+    for folder in (*_numbered(save), save / "interrupted"):
+        state = _state(folder)
+        if state is not None and state["global_step"] > step:
+            aside = save / f"broken-{folder.name}"
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+            moved.append(str(folder))
+    return tuple(moved)
+
+
 def broken(folder: Path) -> str | None:
     """Why the trainer cannot go on from this save; None where it can."""
     weights = read_weights(folder)

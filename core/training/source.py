@@ -57,11 +57,18 @@ def read_source(data: Data, trainer_python: str) -> Source:
 def _split(
     conversations: Sequence[Conversation], heldout: int
 ) -> tuple[tuple[Conversation, ...], tuple[Conversation, ...]]:
-    """Every n-th is held out, so that both sides hold the classes alike."""
-    if heldout == 0:
-        return tuple(conversations), ()
-    every = len(conversations) / heldout
-    held = {int((number + 0.5) * every) for number in range(heldout)}
+    """Both sides hold the classes alike: of each class its share, spread over it."""
+    order = {id(one): number for number, one in enumerate(conversations)}
+    by_kind: dict[str, list[Conversation]] = {}
+    for one in conversations:
+        by_kind.setdefault(one.kind, []).append(one)
+    held: set[int] = set()
+    wanted, passed = 0.0, 0
+    for members in by_kind.values():
+        wanted += heldout * len(members) / len(conversations)
+        count = round(wanted) - passed  # what rounding took from one class goes to the next
+        passed += count
+        held |= {order[id(members[int((n + 0.5) * len(members) / count)])] for n in range(count)}
     return (
         tuple(one for n, one in enumerate(conversations) if n not in held),
         tuple(one for n, one in enumerate(conversations) if n in held),

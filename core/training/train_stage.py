@@ -28,7 +28,7 @@ from specpanel.core.training.extraction_server import ExtractionServer, refuse_f
 from specpanel.core.training.extraction_stage import HELD, close_server, open_server
 from specpanel.core.training.progress import Saved, Watch, read_metrics
 from specpanel.core.training.records import Checkpoint, StageName
-from specpanel.core.training.saves import make_resumable
+from specpanel.core.training.saves import make_resumable, put_aside_after
 from specpanel.core.training.servers import is_cpu
 from specpanel.core.training.stage import Workplace, digest
 from specpanel.core.training.trainer_command import trainer_command, trainer_flags
@@ -104,6 +104,7 @@ class _Run:
         self._loader: LoaderKnown | None = None
         self._began_s = time.monotonic()
         self._stop: Reason | None = None
+        self._spoilt: int | None = None  # the step whose loss was no number
         self._trainer: TrainerProcess | None = None
 
     async def once(self) -> Reason:
@@ -129,6 +130,8 @@ class _Run:
         finally:
             await trainer.end()
         self._take(follower.rest(), trainer)
+        if self._spoilt is not None:
+            put_aside_after(folder.save, self._spoilt - 1)
         reason = self._reason(trainer)
         place.emit(
             TrainerEnded(trainer.exit_code, reason, self.step, time.monotonic() - trainer.began_s)
@@ -217,7 +220,7 @@ class _Run:
     async def _end(self, trainer: TrainerProcess) -> None:
         """Have the trainer save and end; at once where its weights are spoilt or the user hurries."""
         if self._stop == "nan":
-            trainer.kill()
+            await trainer.end()
             return
         deadline_s = self.place.recipe.trainer.save_timeout_s
         self.place.emit(Saving(deadline_s))
@@ -238,6 +241,11 @@ class _Run:
                 self._take_event(read_metrics(entry, trainer.began_unix))
 
     def _take_event(self, event: LoaderKnown | StepDone | ValidationDone | Saved | None) -> None:
+        if self._spoilt is not None:
+            # The trainer may have gone on for a moment: nothing of that is good.
+            if isinstance(event, Saved) and event.kept is not None:
+                shutil.rmtree(event.kept, ignore_errors=True)
+            return
         match event:
             case LoaderKnown():
                 self._loader = event
@@ -260,7 +268,7 @@ class _Run:
         if trouble is not None:
             self.place.emit(_finding(*trouble))
             if trouble[0] == "nan":
-                self._stop = "nan"
+                self._stop, self._spoilt = "nan", step.step
 
     def _take_validation(self, done: ValidationDone) -> None:
         self._validation = done

@@ -1,0 +1,38 @@
+"""``speculators prepare-data`` and ``speculators.train --dump-config``, without what they compute.
+
+FAKE_PREPARE: ``lose`` (rows that are left out) or ``fail``. A data set that is there already is left as it
+is, and all is said to be well: as the real one does.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def prepare(words: list[str]) -> int:
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    output = Path(given["--output"])
+    if list(output.glob("*.arrow")):
+        return 0
+    if os.environ.get("FAKE_PREPARE") == "fail":
+        sys.stderr.write("Traceback (most recent call last):\nValueError: the disk is full\n")
+        return 1
+    rows = Path(given["--data"]).read_text(encoding="utf-8").splitlines()
+    lost = 3 if os.environ.get("FAKE_PREPARE") == "lose" else 0
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "data-00000.arrow").write_text("\n".join(rows[lost:]) + "\n", encoding="utf-8")
+    (output / "state.json").write_text(json.dumps({"_data_files": []}), encoding="utf-8")
+    return 0
+
+
+def train(words: list[str]) -> int:
+    if "--bad-flag" in words or os.environ.get("FAKE_TRAINER_REFUSES"):
+        sys.stderr.write("usage: ...\nspeculators.train: error: argument --lr: invalid value\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    command, rest = sys.argv[1], sys.argv[2:]
+    raise SystemExit(prepare(rest) if command == "prepare-data" else train(rest))
