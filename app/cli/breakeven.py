@@ -57,8 +57,8 @@ def breakeven(
     plan = BreakevenPlan(
         profile=profile,
         prompts=chosen_prompts(profile),
-        loads=_numbers("--loads", loads),
-        ks=_numbers("--ks", ks),
+        loads=whole_numbers("--loads", loads),
+        ks=whole_numbers("--ks", ks),
         rate=rate,
         blocks=blocks,
         with_drafter=not no_drafter,
@@ -70,7 +70,8 @@ def breakeven(
     conducted(make, as_json=as_json)
 
 
-def _numbers(flag: str, text: str) -> tuple[int, ...]:
+def whole_numbers(flag: str, text: str) -> tuple[int, ...]:
+    """The numbers of a list such as ``1,4,8``, ascending."""
     from specpanel.core.errors import ConfigurationError
 
     parts = [part.strip() for part in text.split(",")]

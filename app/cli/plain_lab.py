@@ -126,6 +126,29 @@ def _real_text(point: Table) -> str:
     return f"AL {length}, time per output token {ratio}{interval}{cost}"
 
 
+def tuned_text(table: Table) -> str:
+    """A schedule, its evidence, and where it was written."""
+    return "\n".join(_tuned_lines(table))
+
+
+def _tuned_lines(table: Table) -> Iterator[str]:
+    yield f"K by batch size, from {one_line(table['experiment'])}"
+    rates = "  ".join(f"{n}: {rate:.0%}" for n, rate in enumerate(table["conditional"], 1))
+    yield row("accepted, given before", rates)
+    for choice in table["choices"]:
+        fixed = choice["fixed_ratio"]
+        own = "" if fixed is None else f", K={table['fixed_k']} would be {fixed:.2f}"
+        yield row(
+            f"{choice['concurrency']} at a time",
+            f"K={choice['k']}: foretold {choice['ratio']:.2f} × plain decoding{own} ({choice['why']})",
+        )
+    yield row("schedule", " ".join(table["words"]))
+    yield row("best single K", str(table["best_k"]))
+    for note in table["notes"]:
+        yield row("note", one_line(note, 400))
+    yield row("written", one_line(table["profile"], 400))
+
+
 def _parity_lines(result: Table) -> Iterator[str]:
     k = f" K={result['draft_tokens']}" if result["draft_tokens"] else ""
     yield (

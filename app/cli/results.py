@@ -83,12 +83,15 @@ def show(name: Name, as_json: options.Json = False) -> None:
         typer.echo(experiment_text(found))
 
 
-@app.command(help="Write an experiment out: json, csv (a row a request) or markdown.")
+@app.command(help="Write an experiment out: json, csv (a row a request), markdown or html.")
 @guarded
 def export(
     name: Name,
     form: Annotated[
-        str, typer.Option("--format", "-f", help="json, csv or markdown.", autocompletion=_formats)
+        str,
+        typer.Option(
+            "--format", "-f", help="json, csv, markdown or html.", autocompletion=_formats
+        ),
     ] = "json",
     out: Annotated[
         Path | None,

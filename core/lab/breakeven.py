@@ -22,9 +22,10 @@ from specpanel.core.lab.pricing import Pricing
 from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving, side_by_side
 from specpanel.core.session.events import Note
 from specpanel.core.settings.profile import Profile, Traffic
+from specpanel.core.speculation.acceptance import step_acceptance
 from specpanel.core.speculation.breakeven import Required, expected_length, holdouts
 from specpanel.core.speculation.contrast import LENGTH, STEP, TPOT, Sums, contrast
-from specpanel.core.traffic.records import Prompt
+from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _FEWEST_TEXTS = 16
 
@@ -169,6 +170,7 @@ class Breakeven:
         runs = [ledger.server(ready, server) for ready, server in zip(self._ready, up, strict=True)]
         settings: list[int | None] = [0, *self.plan_.ks, *([None] if len(up) > 1 else [])]
         tallies = {k: Tally() for k in settings}
+        drafted: list[RequestRecord] = []
         traffic = self._traffic(load)
         for block in range(self.plan_.blocks):
             prompts = _window(self.plan_.prompts, block * load, load)
@@ -179,11 +181,14 @@ class Breakeven:
                     pricing.draft(k=k, rate=self.plan_.rate, seed=self.seed * 1000 + block)
                 done = await up[which].send(prompts, traffic, stop)
                 tallies[k].add(block, done)
+                drafted += done.records if k is None else ()
                 conditions = {"concurrency": load, "k": k, "group": block}
                 ledger.block(runs[which], block, conditions, done.records)
-        self._take(load, tallies)
+        self._take(load, tallies, drafted)
 
-    def _take(self, load: int, tallies: dict[int | None, Tally]) -> None:
+    def _take(
+        self, load: int, tallies: dict[int | None, Tally], drafted: Sequence[RequestRecord]
+    ) -> None:
         plain = tallies[0].whole
         for k in self.plan_.ks:
             found = contrast(STEP, plain, tallies[k].whole, seed=self.seed)
@@ -218,6 +223,7 @@ class Breakeven:
             tpot_ratio=ratio.value,
             tpot_ratio_interval=ratio.interval,
             drafter_ms=self._drafter_ms(load, step.b),
+            conditional=_conditional(drafted),
         )
         self._real.append(real)
         self.tell(PointMeasured(real.sentence, asdict(real)))
@@ -282,6 +288,17 @@ def _length(groups: dict[int, Sums]) -> float | None:
 def _tokens_a_step(groups: dict[int, Sums]) -> float | None:
     total = _total(groups)
     return total.decode_tokens / total.steps if total.steps else None
+
+
+def _conditional(records: Sequence[RequestRecord]) -> tuple[float, ...]:
+    """Acceptance of each position as far as every one before it was reached."""
+    found = step_acceptance(records, resamples=1)
+    rates: list[float] = []
+    for position in () if found is None else found.positions:
+        if position.conditional is None:
+            break
+        rates.append(position.conditional.estimate)
+    return tuple(rates)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -37,7 +37,8 @@ class RealPoint:
     """The profile's own drafter at one load. ``drafter_ms`` is what it adds to a step of the same K.
 
     ``length`` is the acceptance length of steps with a draft, ``tokens_a_step`` counts all steps.
-    ``tpot_ratio`` is its time per output token over that without a drafter.
+    ``tpot_ratio`` is its time per output token over that without a drafter. ``conditional`` is the
+    acceptance of each position, those before it accepted, in steps with a draft.
     """
 
     concurrency: int
@@ -49,6 +50,7 @@ class RealPoint:
     tpot_ratio: float | None
     tpot_ratio_interval: Interval | None
     drafter_ms: float | None
+    conditional: tuple[float, ...] = ()
 
     @property
     def sentence(self) -> str:

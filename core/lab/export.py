@@ -1,4 +1,4 @@
-"""An experiment as a text for other programs and people: JSON, CSV, Markdown. Reads the store."""
+"""An experiment as a text for other programs and people: JSON, CSV, Markdown, HTML. Reads the store."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.lab.report import report
 from specpanel.core.lab.store import Experiment, Store
 from specpanel.core.monitor.recording import SCHEMA_VERSION
 
@@ -117,8 +118,13 @@ def _plain(text: str) -> str:
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#" else sign for sign in shown)
 
 
+def _html(store: Store, found: Experiment) -> str:
+    return report(found)
+
+
 FORMATS: dict[str, Callable[[Store, Experiment], str]] = {
     "json": _json,
     "csv": _csv,
     "markdown": _markdown,
+    "html": _html,
 }

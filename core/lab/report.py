@@ -1,0 +1,179 @@
+"""An experiment as one HTML file that needs nothing else: no script, no network, charts as SVG. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+from specpanel.core.lab.store import Experiment
+from specpanel.core.lab.svg import Bar, Line, load_chart, ratio_chart
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+th, td { border: 1px solid #8886; padding: .25rem .6rem; text-align: left; }
+svg { width: 100%; height: auto; }
+.conclusion { font-size: 1.15rem; border-left: 4px solid #0b6fa4; padding-left: .8rem; }
+.wide { overflow-x: auto; }
+"""
+# The page may load nothing and run nothing, whatever a text in it tries.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+Table = Mapping[str, Any]
+
+
+def report(found: Experiment) -> str:
+    """The whole page."""
+    return "\n".join(_page(found)) + "\n"
+
+
+def _page(found: Experiment) -> Iterator[str]:
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{escape(found.id)}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>{escape(found.title)}</h1>"
+    yield f'<p class="conclusion">{escape(found.conclusion or found.state)}</p>'
+    yield f"<p>{escape(found.kind)}, {escape(found.id)}, {escape(found.state)}</p>"
+    result = found.result or {}
+    yield from _SECTIONS.get(found.kind, _nothing)(result)
+    notes = result.get("notes", ())
+    if notes:
+        yield "<h2>Notes</h2><ul>"
+        yield from (f"<li>{escape(str(note))}</li>" for note in notes)
+        yield "</ul>"
+    yield "<h2>Environment</h2>"
+    yield from _table(("", ""), found.environment.items())
+    yield "<h2>Settings</h2>"
+    yield from _table(("", ""), found.settings.items())
+    yield "</body></html>"
+
+
+def _nothing(result: Table) -> Iterator[str]:
+    yield from ()
+
+
+def _compare(result: Table) -> Iterator[str]:
+    for pairing in result.get("pairings", ()):
+        title = f"{pairing['b']} against {pairing['a']}"
+        yield f"<h2>{escape(title)}</h2>"
+        figures = [("all prompts", each) for each in pairing["overall"]]
+        figures += [(kind, each) for kind, some in pairing["by_class"].items() for each in some]
+        bars = [
+            Bar(f"{each['figure']}, {kind}", each["value"], *_ends(each["interval"]))
+            for kind, each in figures
+            if not each["is_difference"] and each["value"]
+        ]
+        if bars:
+            yield ratio_chart(f"{title}: ratios with 95 % intervals; 1 is no difference", bars)
+        yield from _table(
+            ("prompts", "figure", "before", "after", "ratio or difference", "95 %", "shown"),
+            (
+                (
+                    *(kind, f"{each['figure']} {each['unit']}".strip(), each["a"], each["b"]),
+                    *(each["value"], each["interval"], each["shown"]),
+                )
+                for kind, each in figures
+            ),
+        )
+        yield "<h3>What differs</h3>"
+        yield from _table(
+            ("setting", "before", "after"),
+            ((each["setting"], each["before"], each["after"]) for each in pairing["differs"]),
+        )
+    yield "<h2>Cost</h2>"
+    yield from _table(
+        (
+            "",
+            "tok/s",
+            "device seconds a thousand tokens",
+            "J a thousand",
+            "rejected tokens a second",
+        ),
+        (
+            (
+                *(arm["arm"], arm["cost"]["tokens_per_s"]),
+                *(arm["cost"]["device_s_per_1000_tokens"], arm["cost"]["joules_per_1000_tokens"]),
+                arm["cost"]["rejected_tokens_per_s"],
+            )
+            for arm in result.get("arms", ())
+        ),
+    )
+
+
+def _breakeven(result: Table) -> Iterator[str]:
+    points = result.get("points", ())
+    lines = [
+        Line(
+            f"needed, K={k}",
+            tuple(
+                (p["concurrency"], p["required_length"], *_ends(p["required_interval"]))
+                for p in points
+                if p["k"] == k
+            ),
+        )
+        for k in sorted({point["k"] for point in points})
+    ]
+    reached = tuple(
+        (point["concurrency"], point["tokens_a_step"], None, None)
+        for point in result.get("real", ())
+        if point["tokens_a_step"]
+    )
+    if reached:
+        lines.append(Line(f"{result.get('drafter', '')} yields", reached))
+    if points:
+        yield "<h2>Acceptance length that is needed</h2>"
+        yield load_chart(
+            "Acceptance length above which speculation pays, by load", "tokens a step", lines
+        )
+        yield from _table(tuple(points[0]), (point.values() for point in points))
+    real = result.get("real", ())
+    if real:
+        yield "<h2>The drafter itself</h2>"
+        yield from _table(tuple(real[0]), (point.values() for point in real))
+
+
+def _parity(result: Table) -> Iterator[str]:
+    yield "<h2>Answers compared</h2>"
+    itself = [result["itself"]] if result.get("itself") else []
+    yield from _table(
+        ("feature", "compared", "identical", "ties", "differ", "not known"),
+        (
+            (
+                *(each["feature"], each["compared"], each["identical"], each["ties"]),
+                *(each["real"], each["unknown"]),
+            )
+            for each in [*itself, *result.get("features", ())]
+        ),
+    )
+
+
+_SECTIONS = {"compare": _compare, "breakeven": _breakeven, "parity": _parity}
+
+
+def _ends(interval: Table | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval["low"], interval["high"])
+
+
+def _table(head: tuple[str, ...], rows: Iterable[Iterable[object]]) -> Iterator[str]:
+    yield '<div class="wide"><table>'
+    if any(head):
+        yield "<tr>" + "".join(f"<th>{escape(str(name))}</th>" for name in head) + "</tr>"
+    for row in rows:
+        yield "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>"
+    yield "</table></div>"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "n/a"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        if {"low", "high"} <= value.keys():
+            return f"{value['low']:.3f} … {value['high']:.3f}"
+        return ", ".join(f"{key}: {_cell(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(each) for each in value)
+    return str(value)
