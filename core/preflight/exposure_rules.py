@@ -6,6 +6,7 @@ Read from vLLM 0.32.0: ``entrypoints/serve/middleware/authenticate.py`` guards o
 
 from collections.abc import Iterator
 
+from specpanel.core.engine.command import is_swappable
 from specpanel.core.preflight.arguments import argument, is_on, variables
 from specpanel.core.preflight.rule import Remark, Rule, rule
 from specpanel.core.preflight.surroundings import Surroundings
@@ -47,12 +48,14 @@ def address_is_local(profile: Profile, around: Surroundings) -> Iterator[Remark]
     "error",
     "vLLM's developer routes (replace weights, run code in the workers) are open to other machines; an "
     "API key does not guard them.",
-    "Set engine.host to 127.0.0.1, or leave VLLM_SERVER_DEV_MODE out.",
+    "Set engine.host to 127.0.0.1, or leave VLLM_SERVER_DEV_MODE and engine.swappable out.",
 )
 def developer_mode_is_local(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    if not _is_local(profile) and is_on(variables(profile, around).get("VLLM_SERVER_DEV_MODE")):
+    asked = is_on(variables(profile, around).get("VLLM_SERVER_DEV_MODE"))
+    if not _is_local(profile) and (asked or is_swappable(profile)):
+        cause = "VLLM_SERVER_DEV_MODE" if asked else "engine.swappable"
         yield Remark(
-            f"VLLM_SERVER_DEV_MODE opens /collective_rpc, /pause and /update_weights to everybody who "
+            f"{cause} opens /collective_rpc, /pause and /update_weights to everybody who "
             f"reaches {profile.engine.host}; no API key guards them",
             "Set engine.host to 127.0.0.1.",
             "engine.host",

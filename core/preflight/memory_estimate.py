@@ -20,8 +20,8 @@ from specpanel.core.preflight.arguments import (
     variables,
     whole_argument,
 )
+from specpanel.core.preflight.attention_kind import kind_of, uses_amx
 from specpanel.core.preflight.engine_rules import DEFAULT_MEMORY_SHARE
-from specpanel.core.preflight.mla_rules import kind_of, uses_amx
 from specpanel.core.preflight.served_weights import served_weight_bytes
 from specpanel.core.preflight.surroundings import Surroundings
 from specpanel.core.settings.profile import Profile

@@ -1,6 +1,7 @@
 """Will this launch work, and why not: every rule over a profile and its surroundings. Pure."""
 
 from specpanel.core.preflight import (
+    attention_rules,
     drafter_rules,
     engine_rules,
     exposure_rules,
@@ -8,6 +9,7 @@ from specpanel.core.preflight import (
     method_rules,
     mla_rules,
     model_rules,
+    scheduling_rules,
     training_rules,
 )
 from specpanel.core.preflight.finding import SEVERITIES, Finding
@@ -19,9 +21,9 @@ from specpanel.core.settings.profile import Profile
 GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("Engine", engine_rules.RULES),
     ("Models", model_rules.RULES),
-    ("Method and platform", method_rules.RULES),
+    ("Method and platform", (*method_rules.RULES, *scheduling_rules.RULES)),
     ("Drafter and target", (*drafter_rules.RULES, *training_rules.RULES)),
-    ("Attention and MLA", mla_rules.RULES),
+    ("Attention and MLA", (*mla_rules.RULES, *attention_rules.RULES)),
     ("Memory", memory_rules.RULES),
     ("Exposure", exposure_rules.RULES),
 )

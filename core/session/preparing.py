@@ -7,10 +7,10 @@ from specpanel.core.demo.model import damage, demo_model_folder
 from specpanel.core.engine.command import Command, build_command, platform_of
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.preflight.attention_kind import kind_of
 from specpanel.core.preflight.finding import Finding
 from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.memory_estimate import MemoryEstimate, estimate
-from specpanel.core.preflight.mla_rules import kind_of
 from specpanel.core.preflight.rules import check
 from specpanel.core.preflight.visible import visible_now
 from specpanel.core.session.targets import (

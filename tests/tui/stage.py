@@ -40,8 +40,8 @@ from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.errors import LaunchError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
+from specpanel.core.preflight.attention_kind import kind_of
 from specpanel.core.preflight.memory_estimate import estimate
-from specpanel.core.preflight.mla_rules import kind_of
 from specpanel.core.preflight.rules import check
 from specpanel.core.preflight.surroundings import ModelState, PortState, Surroundings
 from specpanel.core.session.choices import Choice

@@ -9,8 +9,8 @@ import pytest
 from specpanel.core.checkpoints.config import parse_config
 from specpanel.core.checkpoints.weights import Weights
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.preflight.attention_kind import kind_of
 from specpanel.core.preflight.memory_estimate import estimate
-from specpanel.core.preflight.mla_rules import kind_of
 from specpanel.core.preflight.rules import check
 from specpanel.core.preflight.surroundings import (
     DeviceState,
