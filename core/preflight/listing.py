@@ -27,8 +27,7 @@ The memory table is an estimate of one rank: weights from the safetensors header
 served in, KV cache by kind of layer. On a CPU, where vLLM is told the size of the cache, tokens and
 concurrency are what vLLM itself reports (SmolLM2-135M with 1 GiB: 23,296 tokens; a small MLA model with 1 GiB
 and max_model_len 1000: 231,158; both to the token, `pytest -m engine tests/engine/test_memory_estimate.py`);
-on a GPU activations are a guess of 2 GiB, and what fails only by
-that guess is a warning.
+on a GPU activations are a guess of 2 GiB, and what fails only by that guess is a warning.
 """
 
 
