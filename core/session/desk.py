@@ -9,31 +9,20 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable
-from contextlib import suppress
 from pathlib import Path
 
 from specpanel.core.devices.watch import DeviceWatch
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.process import complete, is_running, stop_server
-from specpanel.core.engine.registry import ServerRecord, table_without_secrets
+from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
-from specpanel.core.monitor.recording import Recorder
-from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.checks import as_error
-from specpanel.core.session.events import (
-    Event,
-    Forced,
-    FrameTaken,
-    Listener,
-    Note,
-    SettingsChosen,
-    event_line,
-)
+from specpanel.core.session.desk_recording import DeskRecording
+from specpanel.core.session.events import Event, FrameTaken, Listener, Note
 from specpanel.core.session.explaining import Findings
-from specpanel.core.session.history import recording_path
 from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.session.sending import Sending
 from specpanel.core.session.served import (
@@ -77,8 +66,7 @@ class Desk:
         self.last_log: Path | None = None
         self.sends_traffic = traffic
         self._listeners = [listener]
-        self.recordings = recordings
-        self._recorder: Recorder | None = None
+        self._recording = DeskRecording(recordings)
         self._began_s = time.monotonic()
         self._closed = False
         self._epochs = 0
@@ -173,6 +161,11 @@ class Desk:
             NotRunningError: nothing is watched, so there is no moment to mark.
         """
         self.require_watch().mark(text)
+
+    @property
+    def recordings(self) -> Path | None:
+        """The folder that its recordings go into."""
+        return self._recording.folder
 
     @property
     def devices(self) -> DeviceWatch | None:
@@ -400,7 +393,9 @@ class Desk:
     # -- Frames -----------------------------------------------------------------------------
 
     def _begin_watch(self, served: Served) -> None:
-        self._open_recording(served)
+        problem = self._recording.open(served)
+        if problem is not None:
+            self._tell(Note(problem))
         self._findings = Findings(self._tell)
         self._monitor = Monitor(
             self.feed,
@@ -430,7 +425,7 @@ class Desk:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             self._watch = None
-        self._close_recording(reason)
+        self._recording.close(reason)
 
     def _frame(self, frame: Frame) -> None:
         self._epochs = frame.epoch + 1
@@ -446,38 +441,12 @@ class Desk:
 
     # -- telling ----------------------------------------------------------------------------
 
-    def _open_recording(self, served: Served) -> None:
-        if self.recordings is None:
-            return
-        name = served.name.rpartition("/")[2]
-        try:
-            recorder = Recorder(recording_path(name, self.recordings))
-            recorder.write(writer_line())
-            if served.profile is not None:
-                chosen = SettingsChosen(table_without_secrets(served.profile))
-                recorder.write(event_line(chosen))
-            if served.record is not None and served.record.forced:
-                recorder.write(event_line(Forced(served.record.forced)))
-            self._recorder = recorder
-        except SpecpanelError as error:
-            self._tell(Note(f"{error.message}; the panel goes on without one"))
-
-    def _close_recording(self, reason: str) -> None:
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            with suppress(SpecpanelError):
-                recorder.write(closing_line(reason))
-                recorder.close()
-
     def _tell(self, event: Event) -> None:
-        if self._recorder is not None:
-            try:
-                self._recorder.write(event_line(event))
-            except SpecpanelError as error:
-                self._recorder = None
-                self._tell(Note(f"{error} Recording ended."))
+        problem = self._recording.write(event)
         for listener in self._listeners:
             listener(event)
+        if problem is not None:
+            self._tell(Note(problem))
 
 
 def _words(profile: Profile) -> str:
