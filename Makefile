@@ -18,15 +18,18 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo test faults lint format types check picture pictures bench-tui clean
+.PHONY: help demo train-demo test faults lint format types check picture pictures bench-tui clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  Variables: PYTHON=$(PYTHON)  VENV=$(VENV)  PYTEST_ARGS="-k name"'
 
 demo: $(VENV)/.installed ## serve a real small model with a drafter on this machine's CPU
 	@"$(BIN)/specpanel" demo
+
+train-demo: $(VENV)/.train ## train a drafter for that model on this machine's CPU (about 25 minutes on two cores)
+	@"$(BIN)/specpanel" train train-demo
 
 test: $(VENV)/.dev ## run the whole suite, tests against a real vLLM included
 	@"$(BIN)/python" -m pytest -m "not faults" $(PYTEST_ARGS)
@@ -84,6 +87,11 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.cpu
 	@PYTHONWARNINGS=ignore $(INSTALL) --no-build-isolation --quiet --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.lock $(VENV)/.installed
+$(VENV)/.train: requirements/train.lock $(VENV)/.installed
+	@echo 'Installing Speculators, which trains drafters: about 0.3 GB, half a minute.'
+	@$(INSTALL) --quiet -r requirements/train.lock
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.train
 	@$(INSTALL) --quiet -r requirements/dev.lock
 	@touch $@

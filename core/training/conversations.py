@@ -143,6 +143,7 @@ def _take(reading: Reading, entry: Any, number: int, name: str, answers_needed: 
     if not isinstance(entry, dict):
         raise _UnusableError("no JSON object")
     schema = _schema(entry)
+    converted = False
     if schema in ("prompt", "text") and isinstance(entry[schema], str):
         if answers_needed:
             raise _UnusableError(f"{schema} alone has no answer to train on")
@@ -151,7 +152,6 @@ def _take(reading: Reading, entry: Any, number: int, name: str, answers_needed: 
             turns = (Turn("system", entry["system"]), *turns)
     else:
         turns, converted, tools = _turns(entry[schema])
-        reading.converted += converted
         if tools:
             reading.tool_rows += 1
             raise _UnusableError("it has turns of tools, which are not trained on yet")
@@ -163,6 +163,7 @@ def _take(reading: Reading, entry: Any, number: int, name: str, answers_needed: 
     if answers_needed and not conversation.answered:
         raise _UnusableError("no assistant turn: nothing to train on")
     reading.schemas[schema] += 1
+    reading.converted += converted
     reading.conversations.append(conversation)
 
 

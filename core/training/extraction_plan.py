@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from specpanel.core.engine.command import Command
+from specpanel.core.engine.interpreter_facts import version_tuple
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.inside import INSIDE
 
 _FEW_LAYERS = 6
+# vLLM's reports about extraction together with chunked prefill end with 0.22 (pull requests 43805, 52074);
+# it was run here with 0.32.
+CHUNKS_SINCE = (0, 23)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +94,17 @@ def kv_transfer(backend: str, folder: Path, *, cpu: bool) -> dict[str, Any]:
 
 
 def extracting(
-    command: Command, layers: Layers, transfer: dict[str, Any], python_path: str | None
+    command: Command,
+    layers: Layers,
+    transfer: dict[str, Any],
+    python_path: str | None,
+    vllm_version: str | None = None,
 ) -> Command:
     """``command`` for a plain server, made one that extracts hidden states.
 
     Args:
         python_path: PYTHONPATH that the child would inherit.
+        vllm_version: before 0.23 prompts are not cut in chunks, which spoilt the states.
     """
     speculation = {
         "method": "extract_hidden_states",
@@ -111,12 +120,19 @@ def extracting(
         "--kv-transfer-config",
         json.dumps(transfer),
         "--no-enable-prefix-caching",
+        *whole_prompts(vllm_version),
     )
     environment = dict(command.environment)
     if transfer.get("kv_connector_module_path") == "cpu_hidden_states":
         old = environment.get("PYTHONPATH", python_path)
         environment["PYTHONPATH"] = f"{INSIDE}:{old}" if old else str(INSIDE)
     return replace(command, argv=argv, environment=environment)
+
+
+def whole_prompts(vllm_version: str | None) -> tuple[str, ...]:
+    """The flag that keeps a prompt in one step, where chunks are not known to be safe."""
+    version = version_tuple(vllm_version)
+    return ("--no-enable-chunked-prefill",) if version and version < CHUNKS_SINCE else ()
 
 
 def states_bytes(tokens: int, hidden: int, layers: int, dtype_bytes: int) -> int:

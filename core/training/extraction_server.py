@@ -157,6 +157,7 @@ async def probe(
     return {
         **asdict(facts),
         "layers": list(layers.written),
+        "vllm_version": place.vllm.vllm_version,
         "probe_ms": took_s * 1000,
         "bytes_per_token": facts.size_bytes / len(ids),
     }

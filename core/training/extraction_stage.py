@@ -43,6 +43,7 @@ class ExtractionStage:
             "layers": layers.written,
             "target": place.target,
             "dtype": place.recipe.target.dtype,
+            "vllm": place.vllm.vllm_version,  # states of another version are not mixed in
             "data": data.settings_sha256 if data else None,
         }
 

@@ -46,7 +46,8 @@ def extracting_command(place: Workplace, layers: Layers, folder: Path) -> tuple[
         place.recipe.extraction.backend, folder, cpu=is_cpu(place)
     )
     plain = build_command(profile, place.vllm, os.environ)
-    return profile, extracting(plain, layers, transfer, os.environ.get("PYTHONPATH"))
+    inherited = os.environ.get("PYTHONPATH")
+    return profile, extracting(plain, layers, transfer, inherited, place.vllm.vllm_version)
 
 
 def _profile(place: Workplace, port: int, name: str) -> Profile:

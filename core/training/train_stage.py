@@ -10,11 +10,15 @@ from typing import Any, ClassVar, Literal
 
 from specpanel.core.checkpoints.tokenizer import tokenizer_digest
 from specpanel.core.engine.logfile import LogFollower
-from specpanel.core.errors import ConfigurationError, SpecpanelError
+from specpanel.core.errors import SpecpanelError
 from specpanel.core.session.events import FindingMade, Note
 from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.training.child import last_words
-from specpanel.core.training.data_stage import file_digest
+from specpanel.core.training.drafter_identity import (
+    mapping_digest,
+    mark_drafter,
+    refuse_other_drafter,
+)
 from specpanel.core.training.events import (
     CheckpointKept,
     LoaderKnown,
@@ -30,7 +34,7 @@ from specpanel.core.training.progress import Saved, Watch, read_metrics
 from specpanel.core.training.records import Checkpoint, StageName
 from specpanel.core.training.saves import make_resumable, put_aside_after
 from specpanel.core.training.servers import is_cpu
-from specpanel.core.training.stage import Workplace, digest
+from specpanel.core.training.stage import Workplace
 from specpanel.core.training.trainer_command import trainer_command, trainer_flags
 from specpanel.core.training.trainer_process import TrainerProcess
 
@@ -137,10 +141,7 @@ class _Run:
             TrainerEnded(trainer.exit_code, reason, self.step, time.monotonic() - trainer.began_s)
         )
         if self._stop is None and trainer.exit_code != 0:
-            raise SpecpanelError(
-                f"the trainer ended with exit code {trainer.exit_code}: {last_words(folder.log)}",
-                f"Log: {folder.log}. What was saved is there: go on with --resume.",
-            )
+            raise _failure(trainer.exit_code, folder.log)
         return reason
 
     def judge(self, reason: Reason) -> None:
@@ -249,6 +250,7 @@ class _Run:
         match event:
             case LoaderKnown():
                 self._loader = event
+                mark_drafter(self.place)  # the draft vocabulary is there from now on
                 self.place.emit(event)
             case StepDone():
                 self._take_step(event)
@@ -345,51 +347,12 @@ def _finding(code: str, text: str) -> FindingMade:
     return FindingMade(f"training-{code}", severity, text, fix)
 
 
-def mapping_digest(place: Workplace) -> str | None:
-    """SHA-256 of the draft vocabulary's mapping that the trainer made; None with a full vocabulary."""
-    size = place.recipe.algorithm.draft_vocab_size
-    if size is None:
-        return None
-    return file_digest(place.folder.prepared / f"d2t-{size}.npy")
-
-
-def refuse_other_drafter(place: Workplace) -> None:
-    """Stop where the saves are of another drafter than the recipe describes.
-
-    A resumed trainer would take the weights and keep silent, and a draft vocabulary made anew would give
-    every drafted token another meaning: training looks well and serving accepts nothing.
-
-    Raises:
-        ConfigurationError: with what differs.
-    """
-    mark = place.folder.trainer / "drafter.json"
-    layers, _ = target_layers(place)
-    now = {
-        "algorithm": place.recipe.algorithm.model_dump(mode="json"),
-        "layers": list(layers.written),
-        "target": place.target,
-    }
-    vocabulary = mapping_digest(place)
-    try:
-        before = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = None
-    trained = any(place.folder.save.glob("*/model.safetensors"))
-    if isinstance(before, dict) and trained:
-        differing = [name for name, value in now.items() if before.get(name) != value]
-        if differing:
-            raise ConfigurationError(
-                f"the saves in {place.folder.save} are of a drafter with another {differing[0]}",
-                "Leave --resume out to begin a new run.",
-            )
-        old = before.get("vocabulary")
-        if old and vocabulary != old:
-            raise ConfigurationError(
-                "the draft vocabulary was made anew from other data than the saved drafter's: its "
-                "tokens would mean others, and serving would accept next to none",
-                "Leave --resume out to begin a new run, or bring back the data it began with.",
-            )
-    if not trained:
-        shutil.rmtree(place.folder.save, ignore_errors=True)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(json.dumps({**now, "vocabulary": vocabulary, "digest": digest(now)}), "utf-8")
+def _failure(exit_code: int | None, log: Path) -> SpecpanelError:
+    words = last_words(log)
+    fix = f"Log: {log}. What was saved is there: go on with --resume."
+    if "OutOfMemory" in words or "out of memory" in words.lower():
+        fix = (
+            "Lower trainer.total_seq_len first, then algorithm.max_anchors or block_size; "
+            f"algorithm.gradient_checkpointing saves memory where there is such a setting. {fix}"
+        )
+    return SpecpanelError(f"the trainer ended with exit code {exit_code}: {words}", fix)

@@ -5,6 +5,7 @@ Behaves as the JSON object in FAKE_TRAINER says: ``per_epoch`` steps, ``nan_at``
 from a step once that file exists), ``step_s``.
 """
 
+import hashlib
 import json
 import os
 import signal
@@ -60,6 +61,17 @@ def resumed() -> int:
     return max(found, default=0)
 
 
+def make_vocabulary() -> None:
+    """The mapping of the draft vocabulary, from the data; one that is there is taken as it is."""
+    size = GIVEN.get("--draft-vocab-size")
+    if size is None:
+        return
+    data = Path(GIVEN["--data-path"])
+    mapping = data / f"d2t-{size}.npy"
+    if not mapping.exists():
+        mapping.write_bytes(hashlib.sha256((data / "data-00000.arrow").read_bytes()).digest())
+
+
 def accuracies(step: int) -> dict[str, float]:
     first = min(0.6, step / 50)
     return {f"full_acc_{n}": first ** (n + 1) for n in range(3)} | {
@@ -95,6 +107,7 @@ def main() -> int:
         sys.stderr.write(f"Traceback (most recent call last):\n{SCRIPT['fail']}\n")
         return 1
     signal.signal(signal.SIGINT, lambda *_: STOP.set())
+    make_vocabulary()
     begin = resumed()
     tell("loader", steps_per_epoch=PER_EPOCH, validation_packs=1, last_step=LAST, from_step=begin)
     losses = SCRIPT.get("losses", [])
