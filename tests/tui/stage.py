@@ -370,6 +370,12 @@ async def _why(act: Act) -> None:
     await act.until(lambda: isinstance(act.panel.screen, WhyScreen))
 
 
+async def _devices(act: Act) -> None:
+    await _live(act)
+    await act.press(key_for("live.devices"))
+    await act.sees("esc Back")
+
+
 SCENES: dict[str, Scene] = {
     "launch": Scene(_launch, profiles, "launch"),
     "launch-side": Scene(_launch_side, profiles, "launch"),
@@ -384,6 +390,7 @@ SCENES: dict[str, Scene] = {
     "live-heat": Scene(_live_heat),
     "live-histogram": Scene(_live_histogram),
     "live-frozen": Scene(_live_frozen),
+    "live-devices": Scene(_devices),
     "logs": Scene(_logs, log, "logs"),
     "logs-filtered": Scene(_logs_filtered, log, "logs"),
     "logs-empty": Scene(_logs_empty, mode="logs"),

@@ -42,7 +42,11 @@ _CONFIG = {
 
 Value = TypeVar("Value")
 
-_ports = itertools.cycle(range(8270, 8290))
+# Several workers of pytest-xdist (gw0, gw1, …) take turns at the ports, so that no two ask for the same.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_PORTS = range(8270 + _WORKER, 8290, _WORKERS)
+_ports = itertools.cycle(_PORTS)
 
 
 def wait_for(condition: Callable[[], Value], what: str, deadline_s: float = DEADLINE_S) -> Value:
@@ -57,7 +61,7 @@ def wait_for(condition: Callable[[], Value], what: str, deadline_s: float = DEAD
 
 def free_port() -> int:
     """The next port of the tests' range that nobody listens on."""
-    for port in itertools.islice(_ports, 20):
+    for port in itertools.islice(_ports, len(_PORTS)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if probe.connect_ex(("127.0.0.1", port)) == 0:
