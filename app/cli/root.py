@@ -24,6 +24,7 @@ from specpanel.app.cli import (
     runs,
     stop,
     train,
+    tune,
     watch,
 )
 
@@ -47,6 +48,7 @@ app.add_typer(profile.app, name="profile", help=profile.HELP)
 app.add_typer(runs.app, name="runs", help=runs.HELP)
 app.command("compare", help=compare.HELP)(compare.compare)
 app.command("breakeven", help=breakeven.HELP)(breakeven.breakeven)
+app.command("tune", help=tune.HELP)(tune.tune)
 app.command("parity", help=parity.HELP)(parity.parity)
 app.add_typer(results.app, name="results", help=results.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)

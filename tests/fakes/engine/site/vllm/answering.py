@@ -1,11 +1,14 @@
 """Chat answers as vLLM streams them, one chunk a step; tokens and accepted drafts follow a pattern."""
 
 import json
+import os
+import sys
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from vllm.counting import Counters
@@ -35,6 +38,18 @@ class Serving:
         return next(self._requests)
 
 
+def _chosen_k() -> int:
+    """K as the control file of a proposer with chosen acceptance has it; no limit without one."""
+    control = os.environ.get("CHOSEN_ACCEPTANCE")
+    return sys.maxsize if control is None else int(json.loads(Path(control).read_text())["k"])
+
+
+def prompt_ids(body: dict[str, Any]) -> list[int]:
+    """Token ids of a prompt, one a word; what ``/tokenize`` gives."""
+    words = json.dumps(body["messages"]).split()
+    return [zlib.crc32(word.encode()) % _VOCABULARY for word in words]
+
+
 class Answer:
     """One answer. The same prompt gives the same tokens, with a drafter and without."""
 
@@ -46,6 +61,9 @@ class Answer:
         self._prompt_tokens = len(prompt.split())
         self._wanted = int(body.get("max_tokens", 16))
         self._ids = [(seed + 7919 * place) % _VOCABULARY for place in range(self._wanted)]
+        parts_at = serving.script.parts_at
+        if serving.draft_tokens and parts_at is not None and parts_at < self._wanted:
+            self._ids[parts_at] += 1
         self._give_ids = bool(body.get("return_token_ids"))
         self._give_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         self._accepted: list[int] = []  # a step
@@ -97,7 +115,7 @@ class Answer:
 
     def _draft(self, room: int) -> int:
         """Draft tokens that this step accepts; at most as many as there is room for."""
-        drafted = self._serving.draft_tokens
+        drafted = min(self._serving.draft_tokens, _chosen_k())
         if not drafted:
             return 0
         pattern = self._serving.script.accepted

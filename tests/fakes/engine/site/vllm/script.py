@@ -42,6 +42,10 @@ class Script:
     )
     step_s: float = 0.004
     accepted: tuple[int, ...] = (4, 0, 2, 1)  # a step, over and over; never more than K
+    # With a drafter, every answer has another token at this place; how far apart its likelihood is from
+    # that of the token without a drafter, in nats.
+    parts_at: int | None = None
+    gap_nats: float = 1.0
 
     @staticmethod
     def read() -> "Script":

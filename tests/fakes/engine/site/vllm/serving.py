@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from vllm.answering import Answer, Serving
+from vllm.answering import Answer, Serving, prompt_ids
 from vllm.writing import bare
 
 
@@ -52,6 +52,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         serving = self.server.serving
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if self.path == "/tokenize":
+            self._json(200, {"tokens": prompt_ids(body), "count": len(prompt_ids(body))})
+            return
+        if self.path == "/v1/completions":
+            self._likelihoods(body)
+            return
         if self.path != "/v1/chat/completions" or not body.get("stream"):
             self._json(404, {"detail": "Not Found"})
             return
@@ -98,6 +104,14 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, text[:cut].encode(), "text/plain; version=0.0.4")
         else:
             self._answer(200, text.encode(), "text/plain; version=0.0.4")
+
+    def _likelihoods(self, body: dict[str, Any]) -> None:
+        """The next token's likelihoods: the one that follows by the pattern, and the one after it."""
+        token = (body["prompt"][-1] + 7919) % 49_000
+        gap = self.server.serving.script.gap_nats
+        listed = {f"token_id:{token}": -0.5, f"token_id:{token + 1}": -0.5 - gap}
+        choice = {"text": "", "logprobs": {"top_logprobs": [listed]}, "finish_reason": "length"}
+        self._json(200, {"object": "text_completion", "choices": [choice]})
 
     def _json(self, status: int, content: dict[str, Any]) -> None:
         self._answer(status, json.dumps(content).encode(), "application/json")
