@@ -69,7 +69,7 @@ def experiment(seed: int, truth: float) -> Contrast:
 @pytest.fixture(scope="module")
 def equal() -> list[Contrast]:
     """A thing compared with itself, many times over."""
-    return [experiment(seed, 1.0) for seed in range(900)]
+    return [experiment(seed, 1.0) for seed in range(700)]
 
 
 def test_95_percent_intervals_hold_the_truth_in_93_to_97_of_100_cases(
