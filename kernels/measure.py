@@ -41,14 +41,22 @@ class Repeats:
     limit_s: float = 5.0
 
 
-def time_call(call: Callable[[], object], device: str, repeats: Repeats) -> Timing:
-    """Median time of ``call``; on a GPU between events, so that launches in flight are counted whole."""
+def time_call(
+    call: Callable[[], object],
+    device: str,
+    repeats: Repeats,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timing:
+    """Median time of ``call``; on a GPU between events, so that launches in flight are counted whole.
+
+    ``clock`` (seconds) is used on the CPU.
+    """
     for _ in range(repeats.warmups):
         call()
     took: list[float] = []
     begin = time.perf_counter()
     while True:
-        took.append(_once_ms(call, device))
+        took.append(_once_ms(call, device, clock))
         median = statistics.median(took)
         mad = statistics.median(abs(value - median) for value in took)
         late = time.perf_counter() - begin > repeats.limit_s
@@ -164,7 +172,8 @@ def ceilings(device: str, dtype: str, repeats: Repeats | None = None) -> Ceiling
 class AgainstSDPA:
     """Portable masked MHA beside torch's own attention with the same boolean mask, in one run.
 
-    Memory is the growth of the process's peak while each runs.
+    Times are CPU time of one thread, which other work on the machine hardly distorts. Memory is the growth of
+    the process's peak while each runs.
     """
 
     heads: int
@@ -210,12 +219,15 @@ def against_sdpa(
             query, key, v[None], attn_mask=mask, scale=dims.scale
         )
 
-    often = repeats or Repeats(least=5, most=9, limit_s=20.0)
-    turns = [[ours, theirs], [theirs, ours]]
+    often = repeats or Repeats(least=3, most=5, limit_s=20.0)
     timings: dict[Callable[[], object], list[Timing]] = {ours: [], theirs: []}
-    for turn in turns:  # in turns, so that a busy moment of the machine hits both
-        for call in turn:
-            timings[call].append(time_call(call, "cpu", often))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for call in (ours, theirs, theirs, ours):
+            timings[call].append(time_call(call, "cpu", often, time.thread_time))
+    finally:
+        torch.set_num_threads(threads)
     return AgainstSDPA(
         heads,
         tokens,
@@ -252,11 +264,11 @@ def _boolean_mask(problem: Problem) -> torch.Tensor:
     return mask[:, :tokens].tril().contiguous()
 
 
-def _once_ms(call: Callable[[], object], device: str) -> float:
+def _once_ms(call: Callable[[], object], device: str, clock: Callable[[], float]) -> float:
     if device == "cpu":
-        begin = time.perf_counter()
+        begin = clock()
         call()
-        return (time.perf_counter() - begin) * 1e3
+        return (clock() - begin) * 1e3
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     call()

@@ -40,7 +40,7 @@ def sdpa_text(compared: Mapping[str, Any]) -> str:
     return (
         f"\nPortable masked MHA beside torch's scaled_dot_product_attention with the same mask "
         f"({compared['heads']} heads, {compared['tokens']} tokens, top-k {compared['topk']}, float32):\n"
-        f"  {ours['median_ms']:.0f} ms against {theirs['median_ms']:.0f} ms: "
+        f"  CPU time of one thread {ours['median_ms']:.0f} ms against {theirs['median_ms']:.0f} ms: "
         f"{compared['time_ratio']:.2f} x; {peaks}"
     )
 
