@@ -1,4 +1,4 @@
-"""Rows of the data set that ``speculators.py`` beside this wrote."""
+"""Rows of the data set that ``tool.py`` beside this wrote."""
 
 import sys
 from pathlib import Path
