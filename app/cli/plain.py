@@ -110,6 +110,8 @@ def _row(label: str, text: str) -> str:
 def _leg_lines(leg: Leg) -> Iterator[str]:
     k = f" K={leg.draft_tokens}" if leg.draft_tokens else ""
     name = "plain decoding" if leg.drafter == "none" else f"drafter {leg.drafter}{k}"
+    if leg.drafter == "unknown":
+        name = f"drafter not known{k}: the server was started elsewhere"
     yield f"{name}"
     speed = "n/a" if leg.output_tokens_per_s is None else f"{leg.output_tokens_per_s:.1f} tok/s"
     tokens = "an unknown number of" if leg.output_tokens is None else leg.output_tokens
