@@ -34,8 +34,8 @@ def _drafts_blocks(profile: Profile) -> bool:
 
 @rule(
     "k-above-context",
-    "error",
-    "K leaves no room in max_model_len.",
+    "warning",
+    "K leaves no room in max_model_len; vLLM starts, and no whole draft ever fits.",
     "Lower K or raise max_model_len.",
 )
 def draft_tokens_fit(profile: Profile, around: Surroundings) -> Iterator[Remark]:

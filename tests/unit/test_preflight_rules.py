@@ -261,7 +261,8 @@ def test_k_above_what_a_block_drafter_was_trained_for_is_a_warning():
 def test_k_must_leave_room_in_the_context():
     launch = profile({"method": "ngram", "k": 64}, target={"max_model_len": 65})
     finding = only(check(launch, AROUND))
-    assert (finding.code, finding.severity) == ("k-above-context", "error")
+    # vLLM 0.32 starts so, and has no room for a whole draft.
+    assert (finding.code, finding.severity) == ("k-above-context", "warning")
 
 
 def test_a_context_above_the_models_is_an_error_unless_it_is_allowed():
