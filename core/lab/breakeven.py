@@ -189,9 +189,10 @@ class Breakeven:
     def _take(
         self, load: int, tallies: dict[int | None, Tally], drafted: Sequence[RequestRecord]
     ) -> None:
-        plain = tallies[0].whole
+        broken = set().union(*(tally.broken for tally in tallies.values()))
+        plain = tallies[0].whole(broken)
         for k in self.plan_.ks:
-            found = contrast(STEP, plain, tallies[k].whole, seed=self.seed)
+            found = contrast(STEP, plain, tallies[k].whole(broken), seed=self.seed)
             if found.value is None or found.a is None or found.b is None:
                 self._notes.append(f"K={k} at {load}: {found.absent}")
                 continue
@@ -203,7 +204,7 @@ class Breakeven:
                 required_length=found.value,
                 required_interval=found.interval,
                 chosen_length=expected_length(self.plan_.rate, k),
-                measured_length=_length(tallies[k].whole),
+                measured_length=_length(tallies[k].whole(broken)),
                 groups=found.groups,
             )
             self._steps.append(point)
@@ -211,15 +212,16 @@ class Breakeven:
         drafter = tallies.get(None)
         if drafter is None:
             return
-        ratio = contrast(TPOT, plain, drafter.whole, seed=self.seed)
-        step = contrast(STEP, plain, drafter.whole, seed=self.seed)
+        drafted_groups = drafter.whole(broken)
+        ratio = contrast(TPOT, plain, drafted_groups, seed=self.seed)
+        step = contrast(STEP, plain, drafted_groups, seed=self.seed)
         real = RealPoint(
             concurrency=load,
             k=self.plan_.profile.drafter.draft_tokens,
             step_ms=step.b,
             plain_step_ms=step.a,
-            length=contrast(LENGTH, plain, drafter.whole, seed=self.seed).b,
-            tokens_a_step=_tokens_a_step(drafter.whole),
+            length=contrast(LENGTH, plain, drafted_groups, seed=self.seed).b,
+            tokens_a_step=_tokens_a_step(drafted_groups),
             tpot_ratio=ratio.value,
             tpot_ratio_interval=ratio.interval,
             drafter_ms=self._drafter_ms(load, step.b),

@@ -8,7 +8,7 @@ from typing import Any
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.lab.arms import Arm
-from specpanel.core.lab.blocks import Tally, blocks_of, warmup_prompts
+from specpanel.core.lab.blocks import Cell, Tally, blocks_of, warmup_prompts
 from specpanel.core.lab.events import BlockMeasured, LabListener
 from specpanel.core.lab.experiment import Ledger
 from specpanel.core.lab.findings import (
@@ -191,11 +191,12 @@ class Comparison:
 
     def _look(self) -> None:
         reference, *others = self.plan_.arms
-        before = self._tallies[reference.name].whole
+        broken = self._broken()
+        before = self._tallies[reference.name].whole(broken)
         ratios: dict[str, float | None] = {}
         widths: dict[str, float | None] = {}
         for arm in others:
-            after = self._tallies[arm.name].whole
+            after = self._tallies[arm.name].whole(broken)
             ratios[arm.name] = contrast(TPOT, before, after, resamples=_QUICK).value
             widths[arm.name] = half_width(before, after)
         elapsed_s = time.monotonic() - self._began_s
@@ -204,6 +205,10 @@ class Comparison:
             widths.values(), len(before), elapsed_s, self._sent * self._block_prompts
         )
 
+    def _broken(self) -> set[Cell]:
+        """Prompts that failed on one side: they count on none."""
+        return set().union(*(tally.broken for tally in self._tallies.values()))
+
     # -- what was found ---------------------------------------------------------------------
 
     def found(self) -> CompareFound | None:
@@ -211,11 +216,13 @@ class Comparison:
         if not self._sent:
             return None
         arms = self.plan_.arms
-        reference, first = arms[0], self._tallies[arms[0].name]
+        reference, broken = arms[0], self._broken()
+        whole = {name: tally.whole(broken) for name, tally in self._tallies.items()}
+        classes = {name: tally.by_class(broken) for name, tally in self._tallies.items()}
         devices = arms[0].profile.engine.tensor_parallel_size
         return CompareFound(
             arms=tuple(
-                arm_found(arm, tally.whole, tally.requests, tally.failed, devices)
+                arm_found(arm, whole[arm.name], tally.requests, tally.failed, devices)
                 for arm in arms
                 for tally in (self._tallies[arm.name],)
             ),
@@ -223,8 +230,8 @@ class Comparison:
                 pairing(
                     reference,
                     arm,
-                    (first.whole, self._tallies[arm.name].whole),
-                    (first.by_class, self._tallies[arm.name].by_class),
+                    (whole[reference.name], whole[arm.name]),
+                    (classes[reference.name], classes[arm.name]),
                     self.seed,
                 )
                 for arm in arms[1:]
@@ -237,7 +244,7 @@ class Comparison:
             arrangement=self._arrangement,
             stopped=self._reason or "interrupted",
             notes=notes_of(
-                len(first.whole),
+                len(whole[reference.name]),
                 self._passes,
                 sum(tally.failed for tally in self._tallies.values()),
                 in_turn=self._arrangement == IN_TURN,

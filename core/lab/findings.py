@@ -148,5 +148,5 @@ def notes_of(groups: int, passes: int, failed: int, *, in_turn: bool) -> tuple[s
             "starts is not in the intervals"
         )
     if failed:
-        found.append(f"{failed} requests failed and count nowhere")
+        found.append(f"{failed} requests failed: their prompts are left out on every side")
     return tuple(found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from specpanel.core.lab.arms import launch_fingerprint
-from specpanel.core.lab.store import DONE, INTERRUPTED, Experiment, Store
+from specpanel.core.lab.store import DONE, INTERRUPTED, Experiment, Store, store_path
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.settings.profile import Profile
 from specpanel.core.speculation.breakeven import Required, interval_at, required_at
@@ -100,6 +100,15 @@ def evidence_for(
                 ratios += _of_breakeven(found)
     method = profile.drafter.method
     return Evidence(method, profile.drafter.draft_tokens, method in _FREE, tuple(ratios), curve)
+
+
+def stored_evidence(profile: Profile, around: Mapping[str, Any] | None = None) -> Evidence:
+    """``evidence_for`` of the user's own store; nothing is known, and nothing made, where there is none."""
+    if not store_path().exists():
+        drafter = profile.drafter
+        return Evidence(drafter.method, drafter.draft_tokens, drafter.method in _FREE)
+    with Store() as store:
+        return evidence_for(store, profile, around)
 
 
 def _of_compare(
