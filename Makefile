@@ -16,6 +16,8 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 # A third of the installed modules is ever imported, so they are compiled then and not here; that
 # only works where Python may keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests against a real vLLM take turns in one process, all others run beside them.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 INSTALL := $(PIP) install --no-deps --no-compile
 
 .PHONY: help demo train-demo test faults lint format types check picture pictures bench-tui clean
@@ -32,7 +34,7 @@ train-demo: $(VENV)/.train ## train a drafter for that model on this machine's C
 	@"$(BIN)/specpanel" train train-demo
 
 test: $(VENV)/.dev ## run the whole suite, tests against a real vLLM included
-	@"$(BIN)/python" -m pytest -m "not faults" $(PYTEST_ARGS)
+	@"$(BIN)/python" -m pytest -m "not faults" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 faults: $(VENV)/.dev ## kill real processes in every way and look at what is left
 	@"$(BIN)/python" -m pytest -m faults $(PYTEST_ARGS)

@@ -66,3 +66,16 @@ def shared_cache(demo_model: Path, own_folders: Path, monkeypatch: pytest.Monkey
     """Let one test's child processes use the real cache, where the model is made already."""
     monkeypatch.setenv("XDG_CACHE_HOME", _REAL_CACHE_HOME)
     return demo_model
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side with others, a file's tests stay together, and those that start vLLM take turns.
+
+    These take longest, so they begin first.
+    """
+    real = Path(__file__).parent / "engine"
+    for item in items:
+        group = "engine" if real in item.path.parents else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: real not in item.path.parents)
