@@ -18,6 +18,7 @@ from specpanel.app.cli import (
     parity,
     plot,
     profile,
+    promote,
     ps,
     results,
     run,
@@ -53,6 +54,7 @@ app.command("parity", help=parity.HELP)(parity.parity)
 app.add_typer(results.app, name="results", help=results.HELP)
 app.add_typer(mla.app, name="mla", help=mla.HELP)
 app.command("train", help=train.HELP)(train.train)
+app.command("promote", help=promote.HELP)(promote.promote)
 app.command("ps", help=ps.HELP)(ps.ps)
 app.command("stop", help=stop.HELP)(stop.stop)
 app.command("devices", help=devices.HELP)(devices.devices)

@@ -4,6 +4,7 @@ Flags were read from vLLM 0.32.0; what depends on the version stands in ``SINCE`
 """
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 
 from specpanel.core.devices.visibility import hip_environment
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, version_tuple
+from specpanel.core.inside import INSIDE
 from specpanel.core.settings.drafters.names import method_by_path, name_note
 from specpanel.core.settings.profile import Profile
 
@@ -43,6 +45,9 @@ CPU_ENVIRONMENT: dict[str, str] = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
 DEFAULT_CPU_KV_CACHE_GIB = 1
+
+# Run inside vLLM's workers; its folder stands on their PYTHONPATH.
+SWAP_EXTENSION = "drafter_reload.extension.DrafterReload"
 
 _SECRET_MARKS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 _SECRET_FLAG_ENDS = ("-key", "-token", "-secret", "-password")
@@ -78,6 +83,7 @@ def build_command(
         *_section_flags(profile.mla, set()),
         *_attention_flags(profile),
         *_speculation_flags(profile, facts),
+        *_swap_flags(profile, notes),
         *_histogram_flags(facts),
         *profile.engine.arguments,
     ]
@@ -170,6 +176,30 @@ def _speculation_flags(profile: Profile, facts: InterpreterFacts) -> Iterator[st
         yield from (flag, "detailed")
 
 
+def _swap_flags(profile: Profile, notes: list[str]) -> Iterator[str]:
+    """What replacing the drafter's weights in the running server needs."""
+    if not is_swappable(profile):
+        return
+    notes.append(
+        f"developer routes are open at {profile.engine.host}:{profile.engine.port}, so that the drafter "
+        "can be replaced: every program on this machine may pause the server and run code in it"
+    )
+    yield from ("--worker-extension-cls", SWAP_EXTENSION)
+
+
+def _swap_variables(profile: Profile, inherited: Mapping[str, str]) -> dict[str, str]:
+    if not is_swappable(profile):
+        return {}
+    before = profile.engine.environment.get("PYTHONPATH", inherited.get("PYTHONPATH", ""))
+    path = os.pathsep.join(part for part in (str(INSIDE), before) if part)
+    return {"VLLM_SERVER_DEV_MODE": "1", "PYTHONPATH": path}
+
+
+def is_swappable(profile: Profile) -> bool:
+    """Whether the drafter's weights may be replaced while vLLM runs: asked for, and it has some."""
+    return profile.engine.swappable and bool(getattr(profile.drafter, "model", None))
+
+
 def _drafter_notes(profile: Profile) -> Iterator[str]:
     """What was read differently from how the profile writes it."""
     written = profile.drafter.written_as
@@ -220,7 +250,12 @@ def _environment(
         kept["VLLM_CPU_KVCACHE_SPACE"] = str(profile.engine.cpu_kv_cache_gib)
     if platform == "rocm":
         kept |= hip_environment({**inherited, **profile.engine.environment})
-    return kept | profile.mla.variables() | profile.engine.environment
+    return (
+        kept
+        | profile.mla.variables()
+        | profile.engine.environment
+        | _swap_variables(profile, inherited)
+    )
 
 
 def _models(profile: Profile) -> list[str]:

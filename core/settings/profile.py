@@ -114,6 +114,11 @@ class Engine(_Section):
         default=True,
         description="Have vLLM report accepted and drafted tokens of every step with each answer.",
     )
+    swappable: bool = Field(
+        default=False,
+        description="Let the drafter's weights be replaced while vLLM runs (specpanel promote); opens "
+        "vLLM's developer routes, so this machine's address only.",
+    )
     environment: dict[str, str] = Field(
         default_factory=dict, description="Environment variables for vLLM."
     )

@@ -1,6 +1,7 @@
 """The command: who wins, what depends on the version, and a text that a shell reads as meant."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from specpanel.core.engine.command import (
     CPU_ENVIRONMENT,
+    SWAP_EXTENSION,
     Command,
     build_command,
     redacted,
@@ -309,3 +311,30 @@ def test_each_flag_stands_on_a_line_of_its_own() -> None:
     command = Command(("/v", "serve", "a b", "--x", "1", "--y"), {"A": "b c"})
     assert shell_text(command) == "env A='b c' \\\n  /v serve 'a b' \\\n  --x 1 \\\n  --y"
     assert shell_text(replace(command, environment={})) == "/v serve 'a b' \\\n  --x 1 \\\n  --y"
+
+
+HEAD = {"method": "eagle3", "model": "/models/head", "k": 3}
+
+
+def test_a_swappable_drafter_opens_the_developer_routes_and_says_so() -> None:
+    chosen = profile(drafter=HEAD, engine={"swappable": True})
+    built = build_command(chosen, CPU, {"PYTHONPATH": "/mine"})
+    assert after(built, "--worker-extension-cls") == SWAP_EXTENSION
+    assert built.environment["VLLM_SERVER_DEV_MODE"] == "1"
+    ours, mine = built.environment["PYTHONPATH"].split(os.pathsep)
+    module = SWAP_EXTENSION.rpartition(".")[0]
+    assert Path(ours, *module.split(".")).with_suffix(".py").is_file()
+    assert mine == "/mine"
+    assert any("developer routes are open at 127.0.0.1" in note for note in built.notes)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "swappable"),
+    [(HEAD, False), ({"method": "ngram"}, True), ({"method": "none"}, True)],
+)
+def test_nothing_is_opened_unasked_or_without_weights_to_replace(
+    drafter: dict[str, Any], swappable: bool
+) -> None:
+    built = build_command(profile(drafter=drafter, engine={"swappable": swappable}), CPU)
+    assert "--worker-extension-cls" not in built.argv
+    assert not {"VLLM_SERVER_DEV_MODE", "PYTHONPATH"} & built.environment.keys()

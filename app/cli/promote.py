@@ -1,0 +1,163 @@
+"""``specpanel promote``: put a better drafter into a running server, and only a better one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from specpanel.app.cli import options
+from specpanel.app.cli.report import guarded, talk
+
+if TYPE_CHECKING:
+    from specpanel.core.engine.registry import ServerRecord
+    from specpanel.core.training.audit import Promotion
+    from specpanel.core.training.promote import PromotionPlan
+
+HELP = (
+    "Replace the drafter of a running server by a checkpoint, if held-out prompts show that it is better. "
+    "Ends with 1 where the old drafter stays."
+)
+
+
+@guarded
+def promote(
+    checkpoint: Annotated[
+        Path | None,
+        typer.Argument(metavar="CHECKPOINT", help="Folder of the drafter.", show_default=False),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            help="Name, pid, port or address of the server; the only one that runs where left out.",
+            autocompletion=options._server_names,
+        ),
+    ] = None,
+    prompts: options.Prompts = None,
+    requests: Annotated[
+        int | None, typer.Option("--requests", "-n", help="Most prompts to measure with.", min=5)
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Longest answer, in tokens.", min=8)
+    ] = 96,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", help="Requests in flight.", min=1)
+    ] = 4,
+    margin: Annotated[
+        float,
+        typer.Option(
+            "--margin",
+            help="Acceptance length that the lower bound of the gain must be above.",
+            min=0,
+        ),
+    ] = 0.02,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List the promotions so far, and change nothing.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    from specpanel.core.errors import ConfigurationError
+
+    if listing:
+        _list(as_json=as_json)
+        return
+    if checkpoint is None:
+        raise ConfigurationError(
+            "no checkpoint was named",
+            "Give the folder of a drafter, or --list to see what was promoted.",
+        )
+    plan = _plan(checkpoint, server, prompts, requests, max_tokens, concurrency, margin)
+    promotion = _run(plan)
+    _print(promotion, as_json=as_json)
+    if promotion.result == "interrupted":
+        raise typer.Exit(130)
+    if promotion.result != "promoted":
+        raise typer.Exit(1)
+
+
+def _plan(
+    checkpoint: Path,
+    server: str | None,
+    prompts: Path | None,
+    requests: int | None,
+    max_tokens: int,
+    concurrency: int,
+    margin: float,
+) -> "PromotionPlan":
+    from specpanel.core.settings.profile import Traffic
+    from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
+    from specpanel.core.training.promote import PromotionPlan, heldout_prompts
+
+    folder = Path(checkpoint).expanduser().absolute()
+    if prompts is not None:
+        found, source = read_prompts(prompts), str(prompts)
+    else:
+        found, source = heldout_prompts(folder, builtin_prompts(), read_prompts)
+    chosen = choose(found, (), 0)[:requests]
+    talk(f"measuring with {len(chosen)} prompts from {source}")
+    name, url = _server(server)
+    traffic = Traffic(max_tokens=max_tokens, concurrency=concurrency)
+    return PromotionPlan(name, url, None, folder, chosen, traffic, margin)
+
+
+def _server(named: str | None) -> tuple[str, str]:
+    """Name and address of the server that is meant.
+
+    Raises:
+        ConfigurationError, NotRunningError: there is none, or it is not clear which.
+    """
+    from specpanel.core.engine.process import running_servers
+    from specpanel.core.engine.registry import find
+    from specpanel.core.errors import ConfigurationError, NotRunningError
+
+    if named is not None and "://" in named:
+        return named, named
+    running = running_servers()
+    if named is None:
+        if not running:
+            raise NotRunningError("no server of specpanel's is running", "Name one with --server.")
+        if len(running) > 1:
+            known = ", ".join(record.name for record in running)
+            raise ConfigurationError(f"several servers run: {known}", "Name one with --server.")
+    record: ServerRecord = running[0] if named is None else find(named, running)
+    return record.name, record.url
+
+
+def _run(plan: "PromotionPlan") -> "Promotion":
+    import asyncio
+    import signal
+
+    from specpanel.core.training.promote import Promoting
+
+    async def go() -> "Promotion":
+        promoting = Promoting(plan, talk)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, promoting.interrupt)
+        return await promoting.run()
+
+    return asyncio.run(go())
+
+
+def _list(*, as_json: bool) -> None:
+    from specpanel.core.training.audit import read
+
+    promotions = read()
+    if not promotions and not as_json:
+        talk("Nothing was promoted yet.")
+    for promotion in promotions:
+        _print(promotion, as_json=as_json, dated=True)
+
+
+def _print(promotion: "Promotion", *, as_json: bool, dated: bool = False) -> None:
+    import time
+
+    from specpanel.core.training.audit import promotion_line
+
+    if as_json:
+        typer.echo(promotion_line(promotion))
+        return
+    when = time.strftime("%Y-%m-%d %H:%M:%S  ", time.localtime(promotion.unix)) if dated else ""
+    pause = "" if promotion.paused_s is None else f"  (paused {promotion.paused_s:.2f} s)"
+    typer.echo(f"{when}{promotion.server}: {promotion.result}: {promotion.reason}{pause}")
+    typer.echo(f"  {promotion.before or 'unknown'} → {promotion.candidate}")
