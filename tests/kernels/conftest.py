@@ -24,9 +24,10 @@ GEOMETRIES: dict[str, MLADims] = {
 
 
 @pytest.fixture(autouse=True)
-def _two_threads() -> None:
+def _one_thread() -> None:
+    """Tensors here are small: a second thread costs more than it gives, most of all beside other work."""
     if torch := sys.modules.get("torch"):
-        torch.set_num_threads(2)
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(params=GEOMETRIES, ids=lambda name: name.replace(" ", "-"))

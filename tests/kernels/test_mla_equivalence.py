@@ -227,7 +227,7 @@ lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 40)), min_size=1
 
 
 @given(lengths=lengths, seed=st.integers(0, 999), chunk=st.integers(1, 9), span=st.integers(3, 50))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_property_every_path_is_the_same_function_of_any_batch(
     lengths: list[tuple[int, int]], seed: int, chunk: int, span: int
 ) -> None:

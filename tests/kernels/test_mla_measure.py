@@ -72,11 +72,11 @@ def test_calibrate_draws_a_map_beside_vllms_table_and_writes_what_it_measured(
     out = tmp_path / "table.json"
     found = ran(
         "calibrate",
-        *("--model", model, "--topk", "16", "--query", "16,64,256", "--context", "0,32"),
-        *("--out", str(out), *QUICK),
+        *("--model", model, "--topk", "16", "--query", "16,128", "--context", "0,32"),
+        *("--out", str(out), *QUICK, "--budget", "200"),
     )
     calibration = load(out.read_text())
-    assert {(cell.query, cell.context) for cell in calibration.cells} >= {(16, 0), (256, 32)}
+    assert {(cell.query, cell.context) for cell in calibration.cells} >= {(16, 0), (128, 32)}
     assert calibration.key.topk == 16
     if found.exit_code == 0:  # on a busy machine the measurements may contradict themselves: then 1
         assert "time of MQA over MHA" in found.stdout

@@ -36,7 +36,7 @@ def outcomes(file: str, interpreted: bool) -> dict[str, Outcome]:
         **os.environ,
         "TRITON_CACHE_DIR": str(report.with_suffix(".cache")),
         "TRITON_DEFAULT_FP_FUSION": "1",
-        "OMP_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": "1",
     }
     environment.pop("TRITON_INTERPRET", None)
     if interpreted:
