@@ -183,6 +183,13 @@ def test_developer_mode_beyond_this_machine_is_an_error_key_or_not() -> None:
     assert "developer-mode-exposed" not in exposed("0.0.0.0", VLLM_SERVER_DEV_MODE="0")
 
 
+@pytest.mark.parametrize(("host", "told_of"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_swappable_drafter_beyond_this_machine_is_an_error(host: str, told_of: bool) -> None:
+    head = {"method": "eagle3", "model": "/models/head", "k": 3}
+    found = told(profile(engine={"host": host, "swappable": True}, drafter=head), around())
+    assert ("developer-mode-exposed" in found) == told_of
+
+
 def test_secrets_of_the_environment_are_never_kept() -> None:
     around_it = gather(profile(), None, inherited={"VLLM_API_KEY": "hunter2", "HOME": "/h"})
     assert dict(around_it.variables) == {"VLLM_API_KEY": "***"}

@@ -1,0 +1,162 @@
+"""A small server that speaks vLLM's routes for swapping a drafter, over sockets, with chosen faults.
+
+It keeps what a worker would (the drafter that runs, one that was prepared, one to go back to) and notes in
+order what it was asked. It makes no claim about any weights: a fingerprint is the folder's name.
+"""
+
+import asyncio
+import contextlib
+import json
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+
+@dataclass
+class Worker:
+    """One rank. ``fault`` names the method that fails, ``reason`` how."""
+
+    rank: int
+    folder: str = "/drafters/old"
+    fault: str = ""
+    reason: str = "RuntimeError: no room"
+    prepared: str | None = None
+    before: str | None = None
+
+    def call(self, method: str, arguments: list[str]) -> dict[str, Any]:
+        name = method.removeprefix("specpanel_").removesuffix("_drafter")
+        if method == "specpanel_drafter_status":
+            name = "status"
+        if name == self.fault:
+            return {"rank": self.rank, "ok": False, "refused": False, "reason": self.reason}
+        told = getattr(self, f"_{name}")(*arguments)
+        return {"rank": self.rank, "ok": True, "seconds": 0.0, **told}
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "drafter": "Fake",
+            "method": "eagle3",
+            "draft_tokens": 3,
+            "folder": self.folder,
+            "fingerprint": self.folder,
+        }
+
+    def _prepare(self, folder: str) -> dict[str, Any]:
+        self.prepared = folder
+        return {
+            "folder": folder,
+            "digest": folder,
+            "live_fingerprint": self.folder,
+            "fingerprint": folder,
+            "loaded": 3,
+            "shared": ["embed_tokens.weight"],
+            "parameter_bytes": 12,
+        }
+
+    def _commit(self, digest: str) -> dict[str, Any]:
+        assert digest == self.prepared
+        self.before, self.folder, self.prepared = self.folder, digest, None
+        return {"folder": digest}
+
+    def _undo(self) -> dict[str, Any]:
+        undone = self.before is not None
+        self.folder, self.before = self.before or self.folder, None
+        return {"folder": self.folder, "undone": undone}
+
+    def _forget(self) -> dict[str, Any]:
+        self.prepared = self.before = None
+        return {}
+
+
+@dataclass
+class SwappingEngine:
+    """Listens on a free port of 127.0.0.1 while it is entered.
+
+    ``failing_resumes`` answers of ``/resume`` are errors. ``hold`` keeps the answer to a commit until
+    ``release`` is set.
+    """
+
+    workers: list[Worker] = field(default_factory=lambda: [Worker(0)])
+    developer: bool = True
+    extension: bool = True
+    failing_resumes: int = 0
+    hold: bool = False
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[str] = field(default_factory=list)
+    paused: bool = False
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._tasks: set[asyncio.Task[None]] = set()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def until(self, asked: str, deadline_s: float = 20.0) -> None:
+        """Wait until ``asked`` is the last thing that was asked."""
+        async with asyncio.timeout(deadline_s), self.changed:
+            await self.changed.wait_for(lambda: self.asked[-1:] == [asked])
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                pairs = (line.partition(": ") for line in head[1:])
+                sizes = [int(v) for k, _, v in pairs if k.lower() == "content-length"]
+                body = await reader.readexactly(sizes[0] if sizes else 0)
+                status, found = await self._answer(head[0].split(" ")[1], body)
+                text = json.dumps(found).encode()
+                start = f"HTTP/1.1 {status} x\r\nContent-Length: {len(text)}\r\n\r\n"
+                writer.write(start.encode() + text)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the other side is done
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            self._tasks.discard(task)
+
+    async def _note(self, what: str) -> None:
+        async with self.changed:
+            self.asked.append(what)
+            self.changed.notify_all()
+
+    async def _answer(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        if not self.developer:
+            return 404, {"detail": "Not Found"}
+        if path == "/pause?mode=keep":
+            self.paused = True
+            await self._note("pause")
+            return 200, {"status": "paused"}
+        if path == "/resume":
+            if self.failing_resumes:
+                self.failing_resumes -= 1
+                await self._note("resume fails")
+                return 500, {"error": "busy"}
+            self.paused = False
+            await self._note("resume")
+            return 200, {"status": "resumed"}
+        call = json.loads(body)
+        if not self.extension:
+            return 500, {"error": f"'CPUWorker' object has no attribute {call['method']!r}"}
+        await self._note(call["method"].removeprefix("specpanel_").removesuffix("_drafter"))
+        if self.hold and "commit" in call["method"]:
+            await self.release.wait()
+        return 200, {
+            "results": [worker.call(call["method"], call["args"]) for worker in self.workers]
+        }
