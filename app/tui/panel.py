@@ -4,8 +4,6 @@ import asyncio
 import gc
 import os
 import signal
-import sys
-import termios
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,22 +13,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.worker import Worker, WorkerState
 
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
 from specpanel.app.tui.charts.subjects import TRACKS
-from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.keymap import read_keymap
 from specpanel.app.tui.keys import Scope, bindings
+from specpanel.app.tui.leaving import LeavingApp
 from specpanel.app.tui.screens.base import PanelScreen
-from specpanel.app.tui.screens.dialogs import (
-    ErrorScreen,
-    HelpScreen,
-    QuitChoice,
-    QuitScreen,
-    StoppingScreen,
-)
+from specpanel.app.tui.screens.dialogs import HelpScreen
 from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.theming import (
     PATTERN_THEMES,
@@ -40,7 +31,7 @@ from specpanel.app.tui.theming import (
 )
 from specpanel.app.tui.timeline import Timeline
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
-from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
+from specpanel.core.errors import ConfigurationError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.session.notices import Notices
 from specpanel.themes import DEFAULT, SHIPPED, ThemeFailure
@@ -85,7 +76,7 @@ MODE_TABLE: tuple[Mode, ...] = (
 _MODE_IDS = frozenset(mode.id for mode in MODE_TABLE)
 
 
-class Panel(DeskApp):
+class Panel(LeavingApp):
     """Draws a feed.
 
     Args:
@@ -137,8 +128,6 @@ class Panel(DeskApp):
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.keymap, self._key_complaints = read_keymap()
         self.set_keymap(dict(self.keymap.chosen))
-        self.failure: BaseException | None = None
-        self.exit_code = ExitCode.DONE
         self.desk = desk
         self._open_desk = open_desk
         self.desk_is_coming = open_desk is not None
@@ -146,13 +135,10 @@ class Panel(DeskApp):
         self.notices = Notices()
         self._begin = begin
         self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
-        self._closer: Worker[None] | None = None
         self._fill = driver
-        self._filler: Worker[None] | None = None
         self._auto_tick = auto_tick
         self._window_minutes = window_minutes
         self._how_to_begin = how_to_begin
-        self._stopping = False
         self._early_signal: int | None = None
         self._ticks = 0
         self.set_class(self.glyphs.name == "ascii", "-ascii")
@@ -311,16 +297,6 @@ class Panel(DeskApp):
             screen.receive(self.feed)
             screen.top_bar.redraw()  # what the desk is about is in no Frame
 
-    def _terminal_is_there(self) -> bool:
-        """Whether somebody still sees us: an SSH connection can go without any signal."""
-        if self.is_headless or sys.__stdin__ is None:
-            return True
-        try:
-            termios.tcgetattr(sys.__stdin__.fileno())
-        except (termios.error, OSError, ValueError):
-            return False
-        return True
-
     # Keys
 
     def action_reserved(self) -> None:
@@ -342,100 +318,3 @@ class Panel(DeskApp):
                 run = partial(self.run_action, key.action, namespace)
                 yield SystemCommand(f"{key.help}  ({key.shown})", key.label, run)
         yield SystemCommand("Choose a theme", "Colours of the panel", self.action_change_theme)
-
-    # The end
-
-    @property
-    def server_is_up(self) -> bool:
-        """Whether leaving has to ask what becomes of a server."""
-        return self.desk is not None and self.desk.owns_server
-
-    @property
-    def _driver_is_running(self) -> bool:
-        return self._filler is not None and not self._filler.is_finished
-
-    async def action_quit(self) -> None:
-        """Leaves, asks first when a server of ours is up, and hurries when it is leaving already."""
-        if self._stopping:
-            self._hurry()
-        elif isinstance(self.screen, QuitScreen):
-            self.screen.dismiss("cancel")
-        elif self.server_is_up:
-            self.push_screen(QuitScreen(self._server_words()), self._quit_chosen)
-        else:
-            self._leave()
-
-    def _server_words(self) -> str:
-        served = None if self.desk is None else self.desk.starting or self.desk.current
-        if served is None:
-            return "It is being started."
-        state = "starting" if served.facts.starting else "running"
-        return f"{served.name} at {served.facts.url}, {state}"
-
-    def _quit_chosen(self, choice: QuitChoice | None) -> None:
-        if choice == "leave" or choice == "stop":
-            self._leave(leave=choice == "leave")
-
-    def _leave_unasked(self, reason: str = "a signal ended the panel") -> None:
-        """A signal, or the terminal has gone: end the panel and keep the server."""
-        if self._stopping:
-            return
-        self.exit_code = ExitCode.INTERRUPTED
-        self._leave(reason=reason)
-
-    def _leave_unseen(self) -> None:
-        """The terminal has gone: draw no more, because what nobody reads blocks the writer for good."""
-        if self._driver is not None:
-            self._driver.write = _write_nothing  # type: ignore[method-assign]
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for descriptor in (1, 2):
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-        self._leave_unasked("the terminal of the panel went away")
-
-    def _leave(self, *, leave: bool = True, reason: str = "the panel was left") -> None:
-        self._stopping = True
-        if self.desk is not None:
-            self._keep_failure(self.desk.failure)
-            self.push_screen(StoppingScreen())
-            self._closer = self.run_worker(
-                partial(self.desk.close, leave=leave, reason=reason),
-                group="closing",
-                exit_on_error=False,
-            )
-        elif self._driver_is_running:
-            self.push_screen(StoppingScreen())
-            self._cancel_driver()
-        else:
-            self.exit()
-
-    def _hurry(self) -> None:
-        if self.desk is not None:
-            self.desk.hurry()
-        self._cancel_driver()
-
-    def _keep_failure(self, error: BaseException | None) -> None:
-        """What failed last is printed once the screen is back, and decides the exit status."""
-        if error is None or self.exit_code is not ExitCode.DONE:
-            return
-        self.failure = error
-        self.exit_code = error.exit_code if isinstance(error, SpecpanelError) else ExitCode.FAILED
-
-    def _cancel_driver(self) -> None:
-        if self._filler is not None:
-            self._filler.cancel()
-
-    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        if event.worker not in (self._filler, self._closer) or not event.worker.is_finished:
-            return
-        error = event.worker.error
-        if event.state is WorkerState.ERROR and error is not None:
-            self._keep_failure(error)
-            if not self._stopping:
-                self.push_screen(ErrorScreen(error))
-        if self._stopping:
-            self.exit()
-
-
-def _write_nothing(data: str) -> None:
-    """Takes the place of writing to a terminal that has gone."""

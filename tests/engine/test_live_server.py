@@ -91,7 +91,7 @@ def test_the_panel_opens_over_the_running_server(specpanel, server, eventually) 
         eventually(lambda: shows("serving"), 20, "the state of the server is on the screen")
         eventually(lambda: shows("Acceptance length"), 10, "the chart is on the screen")
         child.send("q")
-        eventually(lambda: shows("leave it running"), 20, "leaving asks what becomes of the server")
+        eventually(lambda: shows("Leave it running"), 20, "leaving asks what becomes of the server")
         child.send("l")
         eventually(lambda: shows("") and not child.isalive(), 20, "the panel has ended")
         assert child.exitstatus == 0

@@ -117,7 +117,7 @@ def test_launch_switch_leave_adopt_and_stop_by_keys_alone(
     )
 
     panel.press("6", "startup complete")
-    panel.press("q", "leave it running")
+    panel.press("q", "Leave it running")
     panel.child.send("l")
     assert panel.ended() == 0
     left = [json.loads(line) for line in newcomer.run("ps", "--json").out.splitlines()]

@@ -45,14 +45,14 @@ def test_ctrl_c_asks_and_the_server_can_be_left_found_again_and_stopped(
     terminal: Terminal,
 ) -> None:
     terminal.child.send("\x03")
-    terminal.sees("leave it running")
+    terminal.sees("Leave it running")
     terminal.child.send("\r")
     assert terminal.ends() == 0
     assert [record.name for record in running_servers()] == ["bench"]
     again = Terminal("-m", "specpanel.app")
     again.sees("● serving")
     again.child.send("q")
-    again.sees("stop it, and then leave")
+    again.sees("Stop it, and then leave")
     again.child.send("s")
     assert again.ends() == 0
     assert running_servers() == []
@@ -77,7 +77,7 @@ def test_a_signal_ends_the_panel_cleanly_and_leaves_the_server(
 
 def test_an_interrupt_from_outside_asks_like_ctrl_c(terminal: Terminal) -> None:
     terminal.child.kill(signal.SIGINT)
-    terminal.sees("leave it running")
+    terminal.sees("Leave it running")
     terminal.child.send("s")
     assert terminal.ends() == 0
     assert running_servers() == []

@@ -61,7 +61,7 @@ def key_row(key: Key, indent: str = "") -> Content:
 class HelpScreen(Dialog[None]):
     """The keys of the screen below and of the whole app."""
 
-    title_text = "Keys"
+    title_text = "Keys   esc closes them, down and pgdn show more"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("help")]
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
@@ -77,7 +77,7 @@ class HelpScreen(Dialog[None]):
                 for key in self.keymap.keys_of(scope)
             ]
             paragraphs.append(Content("\n").join(rows) + "\n")
-        return [*paragraphs, Content.styled("esc closes this", "$ink-muted")]
+        return paragraphs
 
 
 class ErrorScreen(Dialog[bool]):

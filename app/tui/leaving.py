@@ -1,0 +1,128 @@
+"""How the panel ends: asked, by a signal, or because its terminal has gone. A server is left running."""
+
+import os
+import sys
+import termios
+from functools import partial
+
+from textual.worker import Worker, WorkerState
+
+from specpanel.app.tui.desk_app import DeskApp
+from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitChoice, QuitScreen, StoppingScreen
+from specpanel.core.errors import ExitCode, SpecpanelError
+
+
+class LeavingApp(DeskApp):
+    """Ends once the desk has closed, or the driver of a recording was cancelled."""
+
+    failure: BaseException | None = None
+    """What failed last; printed once the screen is back."""
+    exit_code = ExitCode.DONE
+    _stopping = False
+    _filler: Worker[None] | None = None
+    _closer: Worker[None] | None = None
+
+    @property
+    def server_is_up(self) -> bool:
+        """Whether leaving has to ask what becomes of a server."""
+        return self.desk is not None and self.desk.owns_server
+
+    @property
+    def _driver_is_running(self) -> bool:
+        return self._filler is not None and not self._filler.is_finished
+
+    async def action_quit(self) -> None:
+        """Leaves, asks first when a server of ours is up, and hurries when it is leaving already."""
+        if self._stopping:
+            self._hurry()
+        elif isinstance(self.screen, QuitScreen):
+            self.screen.dismiss("cancel")
+        elif self.server_is_up:
+            self.push_screen(QuitScreen(self._server_words()), self._quit_chosen)
+        else:
+            self._leave()
+
+    def _server_words(self) -> str:
+        served = None if self.desk is None else self.desk.starting or self.desk.current
+        if served is None:
+            return "It is being started."
+        state = "starting" if served.facts.starting else "running"
+        return f"{served.name} at {served.facts.url}, {state}"
+
+    def _quit_chosen(self, choice: QuitChoice | None) -> None:
+        if choice == "leave" or choice == "stop":
+            self._leave(leave=choice == "leave")
+
+    def _leave_unasked(self, reason: str = "a signal ended the panel") -> None:
+        """A signal, or the terminal has gone: end the panel and keep the server."""
+        if self._stopping:
+            return
+        self.exit_code = ExitCode.INTERRUPTED
+        self._leave(reason=reason)
+
+    def _leave_unseen(self) -> None:
+        """The terminal has gone: draw no more, because what nobody reads blocks the writer for good."""
+        if self._driver is not None:
+            self._driver.write = _write_nothing  # type: ignore[method-assign]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        self._leave_unasked("the terminal of the panel went away")
+
+    def _leave(self, *, leave: bool = True, reason: str = "the panel was left") -> None:
+        self._stopping = True
+        if self.desk is not None:
+            self._keep_failure(self.desk.failure)
+            self.push_screen(StoppingScreen())
+            self._closer = self.run_worker(
+                partial(self.desk.close, leave=leave, reason=reason),
+                group="closing",
+                exit_on_error=False,
+            )
+        elif self._driver_is_running:
+            self.push_screen(StoppingScreen())
+            self._cancel_driver()
+        else:
+            self.exit()
+
+    def _hurry(self) -> None:
+        if self.desk is not None:
+            self.desk.hurry()
+        self._cancel_driver()
+
+    def _keep_failure(self, error: BaseException | None) -> None:
+        """What failed last is printed once the screen is back, and decides the exit status."""
+        if error is None or self.exit_code is not ExitCode.DONE:
+            return
+        self.failure = error
+        self.exit_code = error.exit_code if isinstance(error, SpecpanelError) else ExitCode.FAILED
+
+    def _cancel_driver(self) -> None:
+        if self._filler is not None:
+            self._filler.cancel()
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.worker not in (self._filler, self._closer) or not event.worker.is_finished:
+            return
+        error = event.worker.error
+        if event.state is WorkerState.ERROR and error is not None:
+            self._keep_failure(error)
+            if not self._stopping:
+                self.push_screen(ErrorScreen(error))
+        if self._stopping:
+            self.exit()
+
+    def _terminal_is_there(self) -> bool:
+        """Whether somebody still sees us: an SSH connection can go without any signal."""
+        if self.is_headless or sys.__stdin__ is None:
+            return True
+        try:
+            termios.tcgetattr(sys.__stdin__.fileno())
+        except (termios.error, OSError, ValueError):
+            return False
+        return True
+
+
+def _write_nothing(data: str) -> None:
+    """Takes the place of writing to a terminal that has gone."""
