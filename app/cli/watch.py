@@ -27,7 +27,9 @@ def watch(
         Path | None, typer.Option("--record", help="Write the Frames to this file (NDJSON).")
     ] = None,
     as_json: options.Json = False,
-    tui: Annotated[bool, typer.Option("--tui", help="Draw them in the panel, which records them.")] = False,
+    tui: Annotated[
+        bool, typer.Option("--tui", help="Draw them in the panel, which records them.")
+    ] = False,
     no_mouse: options.NoMouse = False,
 ) -> None:
     from specpanel.core.errors import ConfigurationError
