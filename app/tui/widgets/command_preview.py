@@ -20,6 +20,7 @@ _OTHER_NAMES = {"k": "num_speculative_tokens"}
 _FLAGS = {
     "mla.force_sparse_mqa": "--attention-config",
     "engine.per_request_metrics": "--per-request-spec-decode-metrics",
+    "engine.swappable": "--worker-extension-cls",
     "target.model": "--model",
 }
 _INDENT = 2
