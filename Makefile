@@ -30,7 +30,7 @@ help: ## list these targets
 demo: $(VENV)/.installed ## serve a real small model with a drafter on this machine's CPU
 	@"$(BIN)/specpanel" demo
 
-train-demo: $(VENV)/.train ## train a drafter for that model on this machine's CPU (about 25 minutes on two cores)
+train-demo: $(VENV)/.train ## train a drafter for that model on this machine's CPU
 	@"$(BIN)/specpanel" train train-demo
 
 test: $(VENV)/.dev ## run the whole suite, tests against a real vLLM included

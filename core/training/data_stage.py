@@ -57,7 +57,7 @@ class DataStage:
         write_jsonl(place.folder.skipped, source.reading.skipped)
         failures = await self._answers(place, source)
         place.raise_if_interrupted()
-        rows = await self._prepare(place)
+        rows = await self._prepare(place, source)
         facts = describe_rows(
             rows,
             seq_length=place.recipe.data.seq_length,
@@ -111,9 +111,14 @@ class DataStage:
             place.emit(Note(f"{name}: no row, {reason}"))
         return maker.failures
 
-    async def _prepare(self, place: Workplace) -> list[TokenRow]:
+    async def _prepare(self, place: Workplace, source: Source) -> list[TokenRow]:
         """Have the trainer's own tool write its data set, and read back what it wrote."""
-        made = list(read_rows(place.folder.rows))
+        # Answers come in any order; the data set's must not depend on that.
+        order = {one.id: number for number, one in enumerate(source.training)}
+        made = sorted(
+            read_rows(place.folder.rows),
+            key=lambda row: (order.get(row.id.partition("#")[0], len(order)), row.id),
+        )
         plain = place.folder.data / "tokens.jsonl"
         with plain.open("w", encoding="utf-8") as file:
             for row in made:

@@ -130,7 +130,8 @@ class ValidationDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKept:
-    """A checkpoint is whole and in its own folder. Told again with its prediction after validation."""
+    """A checkpoint is whole and in its own folder. Told again where more is known of it:
+    its prediction after validation, and when another becomes the best."""
 
     kind: ClassVar[str] = "checkpoint"
     checkpoint: Checkpoint

@@ -18,6 +18,7 @@ from specpanel.core.web import failure_reason
 
 _LOCK_WAIT_S = 20.0
 _POLL_S = 0.01
+_AGAIN_AFTER_S = (0.3, 0.6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +124,22 @@ class TargetClient:
         await _written(path)
         return path
 
+    async def _sent(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """The answer to a request, which is sent again where a connection broke: it changes nothing."""
+        delays = iter(_AGAIN_AFTER_S)
+        while True:
+            try:
+                return await self._http.post(path, json=body)
+            except httpx.TransportError as error:
+                delay_s = next(delays, None)
+                if delay_s is None or isinstance(error, httpx.TimeoutException):
+                    raise ServerUnreachableError(
+                        f"the server of the target does not answer ({failure_reason(error)})"
+                    ) from error
+                await asyncio.sleep(delay_s)
+
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        try:
-            response = await self._http.post(path, json=body)
-        except httpx.HTTPError as error:
-            raise ServerUnreachableError(
-                f"the server of the target does not answer ({failure_reason(error)})"
-            ) from error
+        response = await self._sent(path, body)
         try:
             found = response.json()
         except ValueError:

@@ -97,9 +97,9 @@ class _Run:
         self.place = place
         self.step: int | None = None
         self._watch = Watch()
-        self._best: float | None = None
         self._worse = 0
         self._kept: dict[int, Checkpoint] = {one.step: one for one in place.folder.kept()}
+        self._best = next((one.validation_loss for one in self._kept.values() if one.best), None)
         self._losses: list[tuple[int, float]] = []
         self._waiting: list[float] = []
         self._per_s: list[float] = []
@@ -275,16 +275,19 @@ class _Run:
     def _take_validation(self, done: ValidationDone) -> None:
         self._validation = done
         self.place.emit(done)
+        better = done.loss is not None and (self._best is None or done.loss < self._best)
         kept = self._kept.get(done.step)
         if kept is not None:
             self._keep(
-                dataclasses.replace(kept, prediction=done.prediction, validation_loss=done.loss)
+                dataclasses.replace(
+                    kept, prediction=done.prediction, validation_loss=done.loss, best=better
+                )
             )
         if done.loss is None:
             return
-        if self._best is None or done.loss < self._best:
+        if better:
             self._best, self._worse = done.loss, 0
-            self._mark_best(done.step)
+            self._only_best(done.step)
             return
         self._worse += 1
         patience = self.place.recipe.trainer.patience
@@ -318,11 +321,10 @@ class _Run:
         self.place.folder.keep(checkpoint)
         self.place.emit(CheckpointKept(checkpoint))
 
-    def _mark_best(self, step: int) -> None:
+    def _only_best(self, step: int) -> None:
         for one in list(self._kept.values()):
-            best = one.step == step
-            if one.best != best:
-                self._keep(dataclasses.replace(one, best=best))
+            if one.best and one.step != step:
+                self._keep(dataclasses.replace(one, best=False))
 
     def _reason(self, trainer: TrainerProcess) -> Reason:
         if self._stop is not None:

@@ -90,6 +90,14 @@ async def test_held_out_prompts_are_never_trained_on(shop: Workshop) -> None:
     assert {row.id for row in read_rows(shop.folder.rows)} == {one.id for one in trained}
 
 
+async def test_the_data_set_is_in_the_order_of_the_prompts(shop: Workshop) -> None:
+    await shop.run("data")
+    asked = [prompt.id for prompt in read_prompts(shop.folder.prompts)]
+    by_id = {row.id: list(row.input_ids) for row in read_rows(shop.folder.rows)}
+    rows = (shop.folder.prepared / "data-00000.arrow").read_text().splitlines()
+    assert [json.loads(row)["input_ids"] for row in rows] == [by_id[name] for name in asked]
+
+
 async def test_offline_all_states_are_on_disk_and_no_server_runs_while_training(
     shop: Workshop,
 ) -> None:

@@ -145,8 +145,13 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
 def main() -> None:
-    server = ThreadingHTTPServer((ARGS["host"], ARGS["port"]), Handler)
+    server = Server((ARGS["host"], ARGS["port"]), Handler)
     address = f"http://{ARGS['host']}:{ARGS['port']}"
     record = f"(APIServer pid={os.getpid()}) INFO 11-30 12:00:00 [entry.py:140]"
     sys.stdout.write(f"{record} Starting vLLM server on {address}\n")
