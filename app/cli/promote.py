@@ -51,11 +51,19 @@ def promote(
             min=0,
         ),
     ] = 0.02,
+    only_measure: Annotated[
+        bool,
+        typer.Option(
+            "--only-measure", help="Measure it, and bring the old drafter back after that."
+        ),
+    ] = False,
     listing: Annotated[
         bool, typer.Option("--list", help="List the promotions so far, and change nothing.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:
+    from dataclasses import replace
+
     from specpanel.core.errors import ConfigurationError
 
     if listing:
@@ -67,11 +75,13 @@ def promote(
             "Give the folder of a drafter, or --list to see what was promoted.",
         )
     plan = _plan(checkpoint, server, prompts, requests, max_tokens, concurrency, margin)
+    if only_measure:
+        plan = replace(plan, only_measure=True)
     promotion = _run(plan)
     _print(promotion, as_json=as_json)
     if promotion.result == "interrupted":
         raise typer.Exit(130)
-    if promotion.result != "promoted":
+    if promotion.result not in ("promoted", "measured"):
         raise typer.Exit(1)
 
 
@@ -85,14 +95,14 @@ def _plan(
     margin: float,
 ) -> "PromotionPlan":
     from specpanel.core.settings.profile import Traffic
-    from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
+    from specpanel.core.traffic.prompts import choose, read_prompts
     from specpanel.core.training.promote import PromotionPlan, heldout_prompts
 
     folder = Path(checkpoint).expanduser().absolute()
     if prompts is not None:
         found, source = read_prompts(prompts), str(prompts)
     else:
-        found, source = heldout_prompts(folder, builtin_prompts(), read_prompts)
+        found, source = heldout_prompts(folder)
     chosen = choose(found, (), 0)[:requests]
     talk(f"measuring with {len(chosen)} prompts from {source}")
     name, url = _server(server)
@@ -153,6 +163,7 @@ def _print(promotion: "Promotion", *, as_json: bool, dated: bool = False) -> Non
     import time
 
     from specpanel.core.training.audit import promotion_line
+    from specpanel.core.training.judging import train_to_serve
 
     if as_json:
         typer.echo(promotion_line(promotion))
@@ -161,3 +172,6 @@ def _print(promotion: "Promotion", *, as_json: bool, dated: bool = False) -> Non
     pause = "" if promotion.paused_s is None else f"  (paused {promotion.paused_s:.2f} s)"
     typer.echo(f"{when}{promotion.server}: {promotion.result}: {promotion.reason}{pause}")
     typer.echo(f"  {promotion.before or 'unknown'} → {promotion.candidate}")
+    told = None if promotion.gain is None else train_to_serve(promotion.predicted, promotion.gain)
+    if told is not None:
+        typer.echo(f"  {told}")

@@ -16,7 +16,14 @@ from specpanel.core.training.judging import Gain
 
 KIND = "promotion"
 Result = Literal[
-    "on trial", "promoted", "rolled back", "kept the old one", "refused", "failed", "interrupted"
+    "on trial",
+    "promoted",
+    "measured",
+    "rolled back",
+    "kept the old one",
+    "refused",
+    "failed",
+    "interrupted",
 ]
 Way = Literal["in place", "restart"]
 
@@ -24,6 +31,9 @@ Way = Literal["in place", "restart"]
 @dataclass(frozen=True, slots=True)
 class Promotion:
     """One attempt; "on trial" is written when the candidate is swapped in, another result at the end.
+
+    "measured": only that was asked for. ``predicted`` is the acceptance length that the candidate's trainer
+    foretold, where its run is known.
 
     ``before`` and ``candidate`` are folders; fingerprints tell what really ran.
 
@@ -41,6 +51,7 @@ class Promotion:
     fingerprint_before: str | None
     fingerprint_after: str | None
     gain: Gain | None
+    predicted: float | None
     margin: float
     paused_s: float | None
     took_s: float

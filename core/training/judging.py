@@ -13,6 +13,8 @@ from specpanel.core.traffic.records import RequestRecord
 
 MARGIN = 0.02  # acceptance length; below that a swap is not worth the prefix cache that it costs
 
+LARGEST_GAP = 0.05  # of the prediction; below that it is noise and the difference of prompts
+
 Outcome = Literal["better", "worse", "not shown"]
 
 
@@ -56,6 +58,25 @@ def outcome(found: Gain, margin: float = MARGIN) -> tuple[Outcome, str]:
     if found.interval.low > margin:
         return "better", f"{shown}: {bound}, above the margin of {margin:g}"
     return "not shown", f"{shown}: {bound}, not above the margin of {margin:g}"
+
+
+def train_to_serve(predicted: float | None, found: Gain) -> str | None:
+    """What is to be said of the acceptance that the trainer foretold; None where it foretold none.
+
+    The trainer predicts on its validation rows, serving is measured on held-out prompts.
+    """
+    if predicted is None or found.candidate is None:
+        return None
+    gap = found.candidate / predicted - 1
+    shown = (
+        f"the trainer foretold {predicted:.2f}, serving shows {found.candidate:.2f} ({gap:+.0%})"
+    )
+    if gap >= -LARGEST_GAP:
+        return shown
+    return (
+        f"{shown}: look whether chat template, answers of the target itself, answer lengths, quantisation "
+        "and draft vocabulary were the same in training"
+    )
 
 
 def _by_prompt(records: Iterable[RequestRecord]) -> dict[int, Sums]:

@@ -8,25 +8,32 @@ the margin. Every attempt is written down, whatever came of it.
 import asyncio
 import getpass
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.load import Load
+from specpanel.core.traffic.prompts import builtin_prompts, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 from specpanel.core.training import audit
 from specpanel.core.training.audit import Promotion, Result
+from specpanel.core.training.folder import CHECKPOINT_FILE, RunFolder
 from specpanel.core.training.judging import MARGIN, Gain, gain, outcome
+from specpanel.core.training.records import Checkpoint
 from specpanel.core.training.swap import (
     CheckpointRefusedError,
     DrafterStatus,
     DrafterSwap,
     Swapped,
 )
+
+_checkpoints = TypeAdapter(Checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class PromotionPlan:
     prompts: tuple[Prompt, ...]
     traffic: Traffic
     margin: float = MARGIN
+    only_measure: bool = False  # the old drafter comes back whatever is shown
 
 
 @dataclass(slots=True)
@@ -105,7 +113,7 @@ class Promoting:
             )
             course.gain = gain(before, await self._measured())
             shown, reason = outcome(course.gain, plan.margin)
-            kept = shown == "better"
+            kept = shown == "better" and not plan.only_measure
         finally:
             if kept:
                 await drafter.forget()
@@ -115,6 +123,8 @@ class Promoting:
                 course.after = await drafter.undo()
         if kept:
             return "promoted", reason
+        if plan.only_measure:
+            return "measured", reason
         return ("rolled back" if shown == "worse" else "kept the old one"), reason
 
     async def _measured(self) -> tuple[RequestRecord, ...]:
@@ -162,6 +172,7 @@ class Promoting:
             fingerprint_before=course.before.fingerprint if course.before else None,
             fingerprint_after=course.after.fingerprint if course.after else None,
             gain=course.gain,
+            predicted=predicted_length(plan.candidate),
             margin=plan.margin,
             paused_s=course.swapped.paused_s if course.swapped else None,
             took_s=time.monotonic() - began_s,
@@ -171,11 +182,22 @@ class Promoting:
         return promotion
 
 
-def heldout_prompts(
-    candidate: Path, builtin: Sequence[Prompt], read: Callable[[Path], tuple[Prompt, ...]]
-) -> tuple[tuple[Prompt, ...], str]:
-    """The prompts that the checkpoint's own run kept from training, else the built-in ones; and which."""
-    kept = candidate.parent.parent / "data" / "heldout.jsonl"
+def predicted_length(candidate: Path) -> float | None:
+    """The acceptance length that training foretold of a checkpoint, from the record beside its weights."""
+    try:
+        found = _checkpoints.validate_json((candidate / CHECKPOINT_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return None if found.prediction is None else found.prediction.acceptance_length
+
+
+def heldout_prompts(candidate: Path) -> tuple[tuple[Prompt, ...], str]:
+    """The prompts that the checkpoint's own run kept from training, else the built-in ones; and which.
+
+    Raises:
+        ConfigurationError: the run's file cannot be read.
+    """
+    kept = RunFolder(candidate.parent.parent).heldout
     if candidate.parent.name == "checkpoints" and kept.is_file():
-        return read(kept), str(kept)
-    return tuple(builtin), "the built-in prompts (the checkpoint does not lie in a run's folder)"
+        return read_prompts(kept), str(kept)
+    return builtin_prompts(), "the built-in set (the checkpoint does not lie in a run's folder)"

@@ -1,5 +1,7 @@
 """A small server that speaks vLLM's routes for swapping a drafter, over sockets, with chosen faults.
 
+Chat answers report the steps that ``steps`` gives the folder that drafts.
+
 It keeps what a worker would (the drafter that runs, one that was prepared, one to go back to) and notes in
 order what it was asked. It makes no claim about any weights: a fingerprint is the folder's name.
 """
@@ -81,6 +83,7 @@ class SwappingEngine:
     extension: bool = True
     failing_resumes: int = 0
     hold: bool = False
+    steps: dict[str, tuple[int, ...]] = field(default_factory=dict)
     release: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[str] = field(default_factory=list)
     paused: bool = False
@@ -118,9 +121,13 @@ class SwappingEngine:
                 pairs = (line.partition(": ") for line in head[1:])
                 sizes = [int(v) for k, _, v in pairs if k.lower() == "content-length"]
                 body = await reader.readexactly(sizes[0] if sizes else 0)
-                status, found = await self._answer(head[0].split(" ")[1], body)
-                text = json.dumps(found).encode()
-                start = f"HTTP/1.1 {status} x\r\nContent-Length: {len(text)}\r\n\r\n"
+                path = head[0].split(" ")[1]
+                status, found = await self._answer(path, body)
+                kind, text = "application/json", json.dumps(found).encode()
+                if path == "/v1/chat/completions":
+                    kind, text = "text/event-stream", b"data: " + text + b"\n\ndata: [DONE]\n\n"
+                start = f"HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\n"
+                start += f"Content-Length: {len(text)}\r\n\r\n"
                 writer.write(start.encode() + text)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -137,6 +144,13 @@ class SwappingEngine:
             self.changed.notify_all()
 
     async def _answer(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        if path == "/v1/models":
+            return 200, {"data": [{"id": "fake", "owned_by": "vllm"}]}
+        if path == "/version":
+            return 200, {"version": "0.32.0"}
+        if path == "/v1/chat/completions":
+            await self._note(f"chat with {self.workers[0].folder}")
+            return 200, self._chat()
         if not self.developer:
             return 404, {"detail": "Not Found"}
         if path == "/pause?mode=keep":
@@ -159,4 +173,16 @@ class SwappingEngine:
             await self.release.wait()
         return 200, {
             "results": [worker.call(call["method"], call["args"]) for worker in self.workers]
+        }
+
+    def _chat(self) -> dict[str, Any]:
+        accepted = self.steps.get(self.workers[0].folder)
+        metrics = {
+            "per_step_drafted": [3] * len(accepted or ()),
+            "per_step_accepted": list(accepted or ()),
+        }
+        return {
+            "choices": [{"delta": {"content": "yes"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 9},
+            "metrics": {"speculative_decoding": metrics} if accepted else {},
         }

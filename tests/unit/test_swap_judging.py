@@ -9,7 +9,7 @@ from specpanel.core.errors import RecordingError
 from specpanel.core.traffic.records import RequestRecord
 from specpanel.core.training import audit
 from specpanel.core.training.audit import Promotion
-from specpanel.core.training.judging import gain, outcome
+from specpanel.core.training.judging import gain, outcome, train_to_serve
 
 
 def answer(prompt: str, accepted: tuple[int, ...]) -> RequestRecord:
@@ -78,6 +78,17 @@ def test_a_drafter_that_drafts_nothing_is_not_compared() -> None:
     assert outcome(found)[0] == "not shown"
 
 
+def test_a_gap_between_training_and_serving_names_what_to_look_at() -> None:
+    found = gain(WEAK, STRONG)
+    assert train_to_serve(None, found) is None
+    small = train_to_serve(3.2, found)
+    assert small is not None
+    assert small.endswith("(-2%)")
+    large = train_to_serve(4.0, found)
+    assert large is not None
+    assert "(-22%): look whether chat template" in large
+
+
 def promotion(**changes: object) -> Promotion:
     base = Promotion(
         unix=1.0,
@@ -91,6 +102,7 @@ def promotion(**changes: object) -> Promotion:
         fingerprint_before="1",
         fingerprint_after="2",
         gain=gain(WEAK, STRONG),
+        predicted=3.3,
         margin=0.02,
         paused_s=0.25,
         took_s=9.0,
