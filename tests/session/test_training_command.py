@@ -65,7 +65,7 @@ def test_the_stream_ends_with_its_summary_and_a_signal_with_130(
     code, lines, err = ended(start(str(recipe), "--folder", folder, "--resume", "--json"))
     assert code == 0, err
     assert lines[-1]["steps"] == 12
-    assert [one["stage"] for one in lines if one["kind"] == "stage_skipped"][0] == "data"
+    assert next(one["stage"] for one in lines if one["kind"] == "stage_skipped") == "data"
 
 
 def test_what_cannot_be_is_told_without_a_run() -> None:
