@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,13 @@ def of(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_tiny_target_is_asked_extracted_and_trained_against(
-    specpanel, tiny: Path, tmp_path: Path
+    specpanel, tiny: Path, tmp_path: Path, port: str
 ) -> None:
     """Online: the target's own answers, its own states, and a loss that falls."""
-    ports = ("--set", "engine.port=20710", "--set", "extraction.port=20711")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        other = probe.getsockname()[1]
+    ports = ("--set", f"engine.port={port}", "--set", f"extraction.port={other}")
     folder = tmp_path / "run"
     run = specpanel.run(
         *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
