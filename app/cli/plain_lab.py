@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from specpanel.app.run_words import duration_text, started_text
+from specpanel.core.lab.curve import drafting_text
 from specpanel.core.lab.events import BlockMeasured
 from specpanel.core.lab.store import Experiment
+from specpanel.core.monitor.frame import Interval
 from specpanel.core.printable import one_line
 
 _LABEL = 24
@@ -78,6 +80,11 @@ def _arm_lines(arm: Table) -> Iterator[str]:
     yield row(
         "output", f"{speed}: {cost['output_tokens']} tokens of {arm['requests']} requests{failed}"
     )
+    if arm.get("acceptance_length") is not None:
+        steps = (
+            "" if arm["tokens_a_step"] is None else f"   ({arm['tokens_a_step']:.2f} tokens a step)"
+        )
+        yield row("acceptance length", f"{arm['acceptance_length']:.2f}{steps}")
     if cost["device_s_per_1000_tokens"] is not None:
         yield row("device time", f"{cost['device_s_per_1000_tokens']:.1f} s a thousand tokens")
     if cost["rejected_tokens_per_s"] is not None:
@@ -121,9 +128,10 @@ def _required_text(point: Table | None) -> str:
 def _real_text(point: Table) -> str:
     length = "n/a" if point["length"] is None else f"{point['length']:.2f}"
     ratio = "n/a" if point["tpot_ratio"] is None else f"{point['tpot_ratio']:.3f} ×"
-    cost = "" if point["drafter_ms"] is None else f", drafting {point['drafter_ms']:+.1f} ms a step"
+    between = point.get("drafter_ms_interval")
+    cost = drafting_text(point["drafter_ms"], None if between is None else Interval(**between))
     interval = interval_text(point["tpot_ratio_interval"])
-    return f"AL {length}, time per output token {ratio}{interval}{cost}"
+    return f"AL {length}, time per output token {ratio}{interval}, {cost}"
 
 
 def tuned_text(table: Table) -> str:

@@ -64,9 +64,10 @@ def launch_fingerprint(profile: Profile) -> str:
 
 
 def what_differs(a: Profile, b: Profile) -> tuple[Change, ...]:
-    """Settings of the launch that differ; the traffic is shared."""
+    """Settings of the launch that differ; the traffic is shared, and an empty setting is an absent one."""
     return tuple(
         change
         for change in differences(a, b)
         if not change.setting.startswith(("traffic.", "engine.port"))
+        and {change.before, change.after} - {"", "–"}
     )

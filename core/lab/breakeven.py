@@ -14,7 +14,7 @@ from typing import Any
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.lab.arms import Arm, launch_fingerprint
-from specpanel.core.lab.blocks import Tally, warmup_prompts
+from specpanel.core.lab.blocks import Cell, Tally, warmup_prompts
 from specpanel.core.lab.curve import BreakevenFound, RealPoint, StepPoint, breakeven_conclusion
 from specpanel.core.lab.events import LabListener, PointMeasured
 from specpanel.core.lab.experiment import Ledger
@@ -24,10 +24,19 @@ from specpanel.core.session.events import Note
 from specpanel.core.settings.profile import Profile, Traffic
 from specpanel.core.speculation.acceptance import step_acceptance
 from specpanel.core.speculation.breakeven import Required, expected_length, holdouts
-from specpanel.core.speculation.contrast import LENGTH, STEP, TPOT, Sums, contrast
+from specpanel.core.speculation.contrast import (
+    LENGTH,
+    STEP,
+    STEP_DIFFERENCE,
+    TPOT,
+    Contrast,
+    Sums,
+    contrast,
+)
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _FEWEST_TEXTS = 16
+_ALWAYS = 0.95  # of its steps: a drafter that drafts in every one
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +224,7 @@ class Breakeven:
         drafted_groups = drafter.whole(broken)
         ratio = contrast(TPOT, plain, drafted_groups, seed=self.seed)
         step = contrast(STEP, plain, drafted_groups, seed=self.seed)
+        drafting = self._drafting(tallies, drafted_groups, broken)
         real = RealPoint(
             concurrency=load,
             k=self.plan_.profile.drafter.draft_tokens,
@@ -224,17 +234,25 @@ class Breakeven:
             tokens_a_step=_tokens_a_step(drafted_groups),
             tpot_ratio=ratio.value,
             tpot_ratio_interval=ratio.interval,
-            drafter_ms=self._drafter_ms(load, step.b),
+            drafter_ms=None if drafting is None else drafting.value,
+            drafter_ms_interval=None if drafting is None else drafting.interval,
             conditional=_conditional(drafted),
         )
         self._real.append(real)
         self.tell(PointMeasured(real.sentence, asdict(real)))
 
-    def _drafter_ms(self, load: int, step_ms: float | None) -> float | None:
-        """What the drafter adds to a step: the same K with the chosen acceptance drafts for nothing."""
+    def _drafting(
+        self, tallies: dict[int | None, Tally], drafter: dict[int, Sums], broken: set[Cell]
+    ) -> Contrast | None:
+        """What the drafter adds to a step: the same K with the chosen acceptance drafts for nothing.
+
+        None for a drafter that leaves steps without a draft: its steps are no such steps.
+        """
         k = self.plan_.profile.drafter.draft_tokens
-        same = [p for p in self._steps if p.concurrency == load and p.k == k]
-        return step_ms - same[0].step_ms if same and step_ms is not None else None
+        total = _total(drafter)
+        if k not in self.plan_.ks or total.drafts < _ALWAYS * total.steps:
+            return None
+        return contrast(STEP_DIFFERENCE, tallies[k].whole(broken), drafter, seed=self.seed)
 
     # -- what was found ---------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ class StepPoint:
 
 @dataclass(frozen=True, slots=True)
 class RealPoint:
-    """The profile's own drafter at one load. ``drafter_ms`` is what it adds to a step of the same K.
+    """The profile's own drafter at one load. ``drafter_ms`` is what it adds to a step of the same K,
+    None where it leaves steps without a draft, which are no such steps.
 
     ``length`` is the acceptance length of steps with a draft, ``tokens_a_step`` counts all steps.
     ``tpot_ratio`` is its time per output token over that without a drafter. ``conditional`` is the
@@ -50,6 +51,7 @@ class RealPoint:
     tpot_ratio: float | None
     tpot_ratio_interval: Interval | None
     drafter_ms: float | None
+    drafter_ms_interval: Interval | None
     conditional: tuple[float, ...] = ()
 
     @property
@@ -63,7 +65,7 @@ class RealPoint:
         )
         return (
             f"{self.concurrency} at a time, the drafter itself: AL {length}, "
-            f"{ratio}{known} times the time per output token{cost}"
+            f"{ratio}{known} times the time per output token, {cost}"
         )
 
 
@@ -79,6 +81,15 @@ class BreakevenFound:
     max_tokens: int
     elapsed_s: float
     notes: tuple[str, ...]
+
+
+def drafting_text(added_ms: float | None, between: Interval | None) -> str:
+    """What drafting adds to a step, in words; noise is called that."""
+    if added_ms is None:
+        return "what drafting adds is not known"
+    if between is None or between.low <= 0 <= between.high:
+        return "drafting adds nothing beyond the noise"
+    return f"drafting adds {added_ms:+.1f} ms a step (95 % {between.low:.1f} … {between.high:.1f})"
 
 
 def length_text(point: StepPoint) -> str:

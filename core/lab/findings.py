@@ -23,13 +23,18 @@ _BY_CLASS = (TPOT, TTFT, LENGTH)  # a class has no throughput of its own: classe
 
 @dataclass(frozen=True, slots=True)
 class ArmFound:
-    """One side: what it did and cost. ``failed`` requests count nowhere else."""
+    """One side: what it did and cost. ``failed`` requests count nowhere else.
+
+    ``acceptance_length`` is of steps with a draft, None where there was none; ``tokens_a_step`` of all.
+    """
 
     arm: str
     drafter: str
     draft_tokens: int | None
     requests: int
     failed: int
+    acceptance_length: float | None
+    tokens_a_step: float | None
     cost: Cost
 
 
@@ -104,6 +109,8 @@ def arm_found(
         drafter.draft_tokens,
         requests,
         failed,
+        1 + total.accepted / total.drafts if total.drafts else None,
+        total.decode_tokens / total.steps if total.steps else None,
         cost_of(total, devices=devices),
     )
 

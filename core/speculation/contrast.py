@@ -6,7 +6,7 @@ A group that was sent several times stays one unit: its sums are added up.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from specpanel.core.monitor.frame import Interval
@@ -82,6 +82,7 @@ class _Figure:
 
 TPOT = _Figure("time per output token", "ms", ("decode_ms", "decode_tokens"), True)
 STEP = _Figure("time per step", "ms", ("decode_ms", "steps"), True)
+STEP_DIFFERENCE = replace(STEP, is_difference=True)
 THROUGHPUT = _Figure("throughput", "tok/s", ("output_tokens", "elapsed_s"), False)
 TTFT = _Figure("time to first token", "ms", ("ttft_ms", "answers"), True)
 LENGTH = _Figure(
