@@ -27,7 +27,7 @@ _DEADLINE_S = 120.0  # reading and checking a checkpoint of a large drafter
 _PAUSE_S = 30.0
 _RESUME_S = 5.0
 _RESUME_TRIES = 3
-_NOT_SWAPPABLE = "Start it with --set engine.swappable=true, or promote with a restart (--restart)."
+_NOT_SWAPPABLE = "Start it with --set engine.swappable=true."
 
 Found = TypeVar("Found")
 
@@ -185,7 +185,7 @@ class DrafterSwap:
             )
             raise CheckpointRefusedError(
                 f"{folder} cannot replace the running drafter: {one_line(str(reason), 400).rstrip('.')}",
-                "The running drafter is untouched. A checkpoint of another shape needs --restart.",
+                "The running drafter is untouched. A checkpoint of another shape needs a server of its own.",
             )
         return answers
 
