@@ -15,7 +15,6 @@ from specpanel.core.preflight.arguments import (
 from specpanel.core.preflight.rule import Remark, Rule, rule
 from specpanel.core.preflight.runner import SWITCH, has_triton, not_on_v1, not_on_v2, runner_of
 from specpanel.core.preflight.surroundings import Surroundings
-from specpanel.core.settings.drafters.names import name_note
 from specpanel.core.settings.drafters.table import FACTS, Cell
 from specpanel.core.settings.profile import Profile
 
@@ -264,20 +263,6 @@ def adaptive_verification_can(profile: Profile, around: Surroundings) -> Iterato
 
 
 @rule(
-    "method-renamed",
-    "note",
-    "The profile names the method by an old or another name.",
-    "Write the method's own name.",
-)
-def method_has_its_own_name(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    written = profile.drafter.written_as
-    note = None if written is None else name_note(written)
-    if note is not None:
-        method = profile.drafter.method
-        yield Remark(note, f"Write {method}.", "drafter.method", mend=(("drafter.method", method),))
-
-
-@rule(
     "draft-attention-backend",
     "note",
     "The drafter never takes the target's attention backend: vLLM chooses one for it.",
@@ -294,7 +279,6 @@ def drafter_has_its_backend(profile: Profile, around: Surroundings) -> Iterator[
 
 
 RULES: tuple[Rule, ...] = (
-    method_has_its_own_name,
     drafter_has_its_backend,
     method_runs_here,
     method_runs_wholly,

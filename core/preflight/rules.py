@@ -6,6 +6,7 @@ from specpanel.core.preflight import (
     engine_rules,
     exposure_rules,
     memory_rules,
+    method_name_rules,
     method_rules,
     mla_rules,
     model_rules,
@@ -21,7 +22,10 @@ from specpanel.core.settings.profile import Profile
 GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("Engine", engine_rules.RULES),
     ("Models", model_rules.RULES),
-    ("Method and platform", (*method_rules.RULES, *scheduling_rules.RULES)),
+    (
+        "Method and platform",
+        (*method_name_rules.RULES, *method_rules.RULES, *scheduling_rules.RULES),
+    ),
     ("Drafter and target", (*drafter_rules.RULES, *training_rules.RULES)),
     ("Attention and MLA", (*mla_rules.RULES, *attention_rules.RULES)),
     ("Memory", memory_rules.RULES),

@@ -11,6 +11,7 @@ from typing import Any
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.settings.complaints import closest
 from specpanel.core.settings.drafters import DRAFTERS
+from specpanel.core.settings.drafters.names import canonical
 from specpanel.core.settings.profile import Profile
 
 ENVIRONMENT_PREFIX = "SPECPANEL_"
@@ -108,8 +109,10 @@ def overlaid(table: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
     }
     method = overrides.get("drafter.method")
     drafter = merged.get("drafter")
-    if method is not None and isinstance(drafter, dict) and drafter.get("method") != method:
-        merged["drafter"] = {}
+    if method is not None and isinstance(drafter, dict):
+        written = drafter.get("method")
+        if canonical(str(written)) != canonical(str(method)):
+            merged["drafter"] = {}
     for dotted, value in overrides.items():
         section, _, name = dotted.partition(".")
         place = merged.setdefault(section, {})

@@ -210,3 +210,20 @@ def test_the_drafter_does_not_inherit_the_attention_backend() -> None:
         mla={"attention_backend": "FLASH_ATTN"},
     )
     assert "draft-attention-backend" not in found(both, around("cuda", drafter=True))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "other"),
+    [
+        ("draft_model", "/models/my-eagle3-chat", "eagle3"),
+        ("draft_model", "/models/chat", None),
+        ("eagle3", "/models/my-eagle3-chat", None),
+    ],
+)
+def test_a_path_that_changes_the_method_is_an_error(
+    method: str, path: str, other: str | None
+) -> None:
+    launch = profile(method, drafter={"model": path})
+    told = [one for one in check(launch, around("cuda")) if one.code == "method-by-path"]
+    assert [one.severity for one in told] == (["error"] if other else [])
+    assert all(other in one.text for one in told if other)

@@ -161,6 +161,11 @@ def test_another_drafter_drops_the_settings_of_the_files_own() -> None:
     assert file["drafter"] == {"method": "ngram", "k": 4, "prompt_lookup_min": 3}
 
 
+def test_the_same_drafter_under_an_old_name_keeps_its_settings() -> None:
+    file = {"drafter": {"method": "deepseek_mtp", "k": 2}}
+    assert overlaid(file, {"drafter.method": "mtp"})["drafter"] == {"method": "mtp", "k": 2}
+
+
 def test_later_layers_keep_what_the_upper_one_leaves_unsaid() -> None:
     upper = Overrides({"engine.port": 1}, {"engine.port": "--port"})
     lower = Overrides({"engine.port": 2, "drafter.k": 3}, {"engine.port": "V", "drafter.k": "W"})
