@@ -17,7 +17,7 @@ PIP := "$(BIN)/python" -m pip --disable-pip-version-check --no-input
 # only works where Python may keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests against a real vLLM take turns in one process, all others run beside them.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 INSTALL := $(PIP) install --no-deps --no-compile
 
 .PHONY: help demo train-demo test faults lint format types check picture pictures bench-tui clean

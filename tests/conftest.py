@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ _XDG = {
 }
 _TALKING = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _REAL_CACHE_HOME = str(cache_folder().parent)
+REAL = "tests/engine/"
 
 
 def _isolate(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +70,18 @@ def shared_cache(demo_model: Path, own_folders: Path, monkeypatch: pytest.Monkey
     return demo_model
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side with others, a file's tests stay together, and those that start vLLM take turns.
+    """What starts vLLM takes longest, so it begins first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(REAL))
 
-    These take longest, so they begin first.
-    """
-    real = Path(__file__).parent / "engine"
-    for item in items:
-        group = "engine" if real in item.path.parents else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: real not in item.path.parents)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Side by side, a file's tests stay together, and those that start vLLM take turns in one process."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class TakingTurns(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return REAL if nodeid.startswith(REAL) else nodeid.partition("::")[0]
+
+    return TakingTurns(config, log)
