@@ -7,10 +7,11 @@ from typing import Literal
 
 from specpanel.core.engine.process import running_servers
 from specpanel.core.engine.registry import ServerRecord
-from specpanel.core.errors import SpecpanelError
+from specpanel.core.errors import ConfigurationError, SpecpanelError
 from specpanel.core.session.history import past_runs
 from specpanel.core.session.switching import differences, variants
 from specpanel.core.settings.files import catalogue
+from specpanel.core.settings.overrides import Overrides, from_environment
 from specpanel.core.settings.profile import Profile
 
 ChoiceKind = Literal["variant", "running", "profile", "recent"]
@@ -44,7 +45,12 @@ def choices(
     """
     found = [] if current is None else [_variant(current, other) for other in variants(current)]
     found += [_running(record) for record in running_servers() if record.id != current_id]
-    listed = catalogue()
+    try:
+        overrides = from_environment()
+    except ConfigurationError as unreadable:
+        found.append(Choice("profile", "the environment", "broken", error=str(unreadable)))
+        overrides = Overrides({})
+    listed = catalogue(overrides=overrides)
     for file in listed:
         if file.profile is None:
             error = None if file.error is None else str(file.error)

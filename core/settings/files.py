@@ -89,10 +89,10 @@ def read_profile(path: Path, overrides: Overrides | None = None) -> Profile:
         raise complaint(error, path, text, overrides.sources if overrides else {}) from None
 
 
-def catalogue(folder: Path | None = None) -> list[ProfileFile]:
+def catalogue(folder: Path | None = None, overrides: Overrides | None = None) -> list[ProfileFile]:
     """Every profile: the user's first, then presets that no file of the user's hides.
 
-    A broken file is listed with its error and hides no other.
+    A broken file is listed with its error and hides no other. ``overrides`` are laid over each.
     """
     found: dict[str, ProfileFile] = {}
     places: tuple[tuple[Origin, Path], ...] = (
@@ -102,13 +102,13 @@ def catalogue(folder: Path | None = None) -> list[ProfileFile]:
     for origin, place in places:
         for path in sorted(place.glob("*.toml")):
             if path.stem not in found:
-                found[path.stem] = _listed(path, origin)
+                found[path.stem] = _listed(path, origin, overrides)
     return list(found.values())
 
 
-def _listed(path: Path, origin: Origin) -> ProfileFile:
+def _listed(path: Path, origin: Origin, overrides: Overrides | None) -> ProfileFile:
     try:
-        return ProfileFile(path.stem, path, origin, read_profile(path), None)
+        return ProfileFile(path.stem, path, origin, read_profile(path, overrides), None)
     except ConfigurationError as error:
         return ProfileFile(path.stem, path, origin, None, error)
 

@@ -344,6 +344,27 @@ async def test_secrets_of_the_environment_are_not_shown(bench: Workbench) -> Non
         assert "hush-hush" not in driver.text
 
 
+async def test_what_the_environment_says_holds_in_the_form(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECPANEL_PORT", "8299")
+    async with opened() as driver:
+        await driver.choose("bench")
+        draft = driver.launch.draft
+        assert draft is not None
+        assert draft.profile is not None
+        assert draft.profile.engine.port == 8299
+
+
+async def test_a_wrong_variable_is_told_and_hides_no_profile(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECPANEL_PROT", "8299")
+    async with opened() as driver:
+        assert "bench" in driver.launch.shelf.names
+        await driver.until(lambda: "SPECPANEL_PROT" in driver.text)
+
+
 @pytest.mark.parametrize("size", [(80, 24)])
 async def test_what_is_edited_is_written_and_a_preset_stays_as_it_is(
     bench: Workbench, size: tuple[int, int]

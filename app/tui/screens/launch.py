@@ -22,9 +22,10 @@ from specpanel.app.tui.widgets.form import EDITOR_KEYS, Form, FormHelp
 from specpanel.app.tui.widgets.form_entries import Heading
 from specpanel.app.tui.widgets.profile_list import ProfileList, reason_of
 from specpanel.core.engine.command import shell_text
-from specpanel.core.errors import SpecpanelError
+from specpanel.core.errors import ConfigurationError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.settings.files import catalogue, write_profile
+from specpanel.core.settings.overrides import Overrides, from_environment
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import parse
 
@@ -84,7 +85,13 @@ class LaunchScreen(StartingScreen):
         self._work("profiles", self._catalogue)
 
     async def _catalogue(self) -> None:
-        self.shelf.fill(await asyncio.to_thread(catalogue), self._in_use())
+        try:
+            overrides = from_environment()
+        except ConfigurationError as error:
+            self.panel.say(str(error), severity="error")
+            overrides = Overrides({})
+        listed = await asyncio.to_thread(catalogue, overrides=overrides)
+        self.shelf.fill(listed, self._in_use())
         self._show_draft()
         if self.draft is not None and self.draft.profile is not None:
             # The machine may have changed while another screen was shown.
