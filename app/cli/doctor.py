@@ -5,6 +5,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import typer
 
@@ -135,6 +136,11 @@ def _device_checks() -> Iterator[Check]:
             )
 
 
+def _is_virtual(place: Path) -> bool:
+    """Whether no folder can be made there, whatever the rights say."""
+    return place.is_relative_to("/proc") or place.is_relative_to("/sys")
+
+
 def _folder_checks() -> Iterator[Check]:
     from specpanel.core.demo.model import damage, demo_model_folder
     from specpanel.core.settings import paths
@@ -147,7 +153,7 @@ def _folder_checks() -> Iterator[Check]:
         place = folder
         while not place.exists() and place != place.parent:
             place = place.parent
-        writable = os.access(place, os.W_OK)
+        writable = place.is_dir() and os.access(place, os.W_OK) and not _is_virtual(place)
         state = "ok" if writable else "problem"
         fix = "" if writable else "Set XDG_CONFIG_HOME, XDG_STATE_HOME or XDG_CACHE_HOME."
         yield Check(name, state, f"{folder}{'' if writable else ' is not writable'}", fix)

@@ -1,7 +1,6 @@
 """Print a session's events as they come: JSON lines on standard output, or talk on standard error."""
 
 import sys
-import time
 
 import typer
 
@@ -46,12 +45,13 @@ class PlainPrinter:
         self._in_place = sys.stderr.isatty()
         self._open = False
         self._state = ""
-        self._said_s = float("-inf")
+        self._said_s = float("-inf")  # by the Frames' own clock, which a replay goes through faster
+        self._unsaid: str | None = None
 
     def __call__(self, event: Event) -> None:
         match event:
             case FrameTaken(frame):
-                self._figures(frame_text(frame), frame.server.state)
+                self._figures(frame_text(frame), frame.server.state, frame.time_unix)
             case SummaryMade(summary):
                 self._clear()
                 if summary.legs:
@@ -62,7 +62,16 @@ class PlainPrinter:
                     self._clear()
                     talk(text)
 
-    def _figures(self, text: str, state: str) -> None:
+    def finish(self) -> None:
+        """Say the newest figures, where they have not been said: nothing comes after them."""
+        if self._open:
+            typer.echo("", err=True)
+            self._open = False
+        if self._unsaid is not None:
+            talk(self._unsaid)
+            self._unsaid = None
+
+    def _figures(self, text: str, state: str, time_s: float) -> None:
         changed, self._state = state != self._state, state
         if self._in_place:
             import shutil
@@ -70,9 +79,11 @@ class PlainPrinter:
             width = shutil.get_terminal_size().columns
             typer.echo(f"\r\x1b[K{text[: width - 1]}", err=True, nl=False)
             self._open = True
-        elif changed or time.monotonic() - self._said_s >= _QUIET_S:
-            self._said_s = time.monotonic()
+        elif changed or abs(time_s - self._said_s) >= _QUIET_S:
+            self._said_s, self._unsaid = time_s, None
             talk(text)
+        else:
+            self._unsaid = text
 
     def _clear(self) -> None:
         if self._open:

@@ -94,18 +94,24 @@ def _plan(
     concurrency: int,
     margin: float,
 ) -> "PromotionPlan":
+    from specpanel.core.errors import ConfigurationError
     from specpanel.core.settings.profile import Traffic
     from specpanel.core.traffic.prompts import choose, read_prompts
     from specpanel.core.training.promote import PromotionPlan, heldout_prompts
 
     folder = Path(checkpoint).expanduser().absolute()
+    if not (folder / "config.json").is_file():
+        raise ConfigurationError(
+            f"{folder} is no drafter: it holds no config.json",
+            "Give the folder of a checkpoint; specpanel train says where it keeps its own.",
+        )
     if prompts is not None:
         found, source = read_prompts(prompts), str(prompts)
     else:
         found, source = heldout_prompts(folder)
     chosen = choose(found, (), 0)[:requests]
-    talk(f"measuring with {len(chosen)} prompts from {source}")
     name, url = _server(server)
+    talk(f"measuring with {len(chosen)} prompts from {source}")
     traffic = Traffic(max_tokens=max_tokens, concurrency=concurrency)
     return PromotionPlan(name, url, None, folder, chosen, traffic, margin)
 

@@ -10,7 +10,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from specpanel.core.errors import ExitCode, SpecpanelError
+from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -33,6 +33,13 @@ def leave(error: SpecpanelError) -> NoReturn:
     raise typer.Exit(int(error.exit_code))
 
 
+def _unusable(error: OSError) -> SpecpanelError:
+    return ConfigurationError(
+        f"{error.filename} cannot be used: {error.strerror or error}",
+        "XDG_STATE_HOME, XDG_DATA_HOME, XDG_CACHE_HOME and XDG_CONFIG_HOME choose other folders.",
+    )
+
+
 def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Turn our own errors, a broken pipe and Ctrl-C into exit statuses without a traceback."""
 
@@ -49,7 +56,10 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(128 + signal.SIGPIPE) from None
         except OSError as error:
-            # Anything else is turned into one of our errors where it is known: this is standard output.
+            # Anything else is turned into one of our errors where it is known: a file of ours has a
+            # name, standard output has none.
+            if error.filename is not None:
+                leave(_unusable(error))
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             leave(SpecpanelError(f"standard output cannot be written: {error.strerror or error}"))

@@ -69,6 +69,8 @@ def watch(
         on_stop_signals(interrupt)
         if replay is not None:
             await replay_recording(replay, Feed(), printer, stop, speed=speed)
+            if isinstance(printer, PlainPrinter):
+                printer.finish()
         else:
             await watch_server(str(url), Feed(), printer, stop, duration_s=duration, record=record)
         return interrupted

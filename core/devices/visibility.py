@@ -21,6 +21,9 @@ _SIZES = {
 }
 
 
+_CPU_ONLY = "VLLM_CPU_"  # settings that only a vLLM built for the CPU reads
+
+
 @dataclass(frozen=True, slots=True)
 class Visible:
     """``uuids`` in the program's own order (its device 0 first); None with a ``problem``: not known."""
@@ -174,7 +177,7 @@ def used_by(
 
     A process list that names the server's processes is proof. Without one, its arguments and environment
     tell: ``--device-ids`` before ``CUDA_VISIBLE_DEVICES``, because a vLLM that has it leaves the variable
-    alone and its ranks are not places in it.
+    alone and its ranks are not places in it. A vLLM that was given settings of the CPU build uses none.
     """
     ours = set(pids)
     proved = tuple(
@@ -184,6 +187,8 @@ def used_by(
     )
     if proved:
         return proved
+    if any(name.startswith(_CPU_ONLY) for name in environment):
+        return ()
     vendors = {device.vendor for device in devices}
     if len(vendors) != 1:
         return None

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from specpanel.core.engine.command import redacted, redacted_argv
-from specpanel.core.errors import NotRunningError
+from specpanel.core.errors import ConfigurationError, NotRunningError
 from specpanel.core.settings.paths import servers_folder
 from specpanel.core.settings.profile import Profile
 
@@ -81,12 +81,22 @@ def record_path(record: ServerRecord) -> Path:
 
 
 def save(record: ServerRecord) -> None:
-    """Write the state file whole or not at all."""
+    """Write the state file whole or not at all.
+
+    Raises:
+        ConfigurationError: its folder cannot be written.
+    """
     path = record_path(record)
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.tmp")
-    partial.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the state file {path} cannot be written: {error.strerror or error}",
+            "Without it nobody could find the server again: set XDG_STATE_HOME to another folder.",
+        ) from error
 
 
 def forget(record: ServerRecord) -> None:

@@ -61,11 +61,11 @@ class RealPoint:
         between = self.tpot_ratio_interval
         known = "" if between is None else f" (95 % {between.low:.3f} … {between.high:.3f})"
         cost = (
-            "" if self.drafter_ms is None else f", drafting adds {self.drafter_ms:+.1f} ms a step"
+            "" if self.drafter_ms is None else f"; drafting adds {self.drafter_ms:+.1f} ms a step"
         )
         return (
             f"{self.concurrency} at a time, the drafter itself: AL {length}, "
-            f"{ratio}{known} times the time per output token, {cost}"
+            f"{ratio}{known} times the time per output token{cost}"
         )
 
 
@@ -109,7 +109,10 @@ def breakeven_conclusion(found: BreakevenFound) -> str:
             (point for point in found.points if point.concurrency == load),
             key=lambda point: (point.k + 1) / point.required_length,
         )
-        parts.append(
-            f"at {load} at a time with K={best.k} speculation gains from AL {length_text(best)} on"
-        )
+        gains = f"speculation gains from AL {length_text(best)} on"
+        if best.required_length <= 1:
+            gains = "speculation gains at any acceptance length"
+        if best.required_interval is None:
+            gains += ", as far as so few blocks tell: there is no interval"
+        parts.append(f"at {load} at a time with K={best.k} {gains}")
     return "; ".join(parts)

@@ -16,7 +16,7 @@ from specpanel.core.speculation.verdict import PHRASES, Word, word_of
 
 Source = Literal["measured", "break-even", "none"]
 
-NO_BASELINE = "no baseline yet: press b"
+NO_BASELINE = "no baseline yet: specpanel compare measures one"
 SAME_LOAD = 1.25  # a ratio measured at 8 at a time holds from 6.4 to 10
 # Drafters without weights: what they add to a step is next to nothing.
 _FREE = frozenset({"ngram", "ngram_gpu", "suffix"})
@@ -193,7 +193,8 @@ def judged(
         )
         return Standing(
             "unknown",
-            f"unknown at this load: measured at {', '.join(map(str, loads))} at a time; press b",
+            f"unknown at this load: measured at {', '.join(map(str, loads))} at a time; "
+            "specpanel breakeven measures it",
             "none",
             required=required,
         )
@@ -228,7 +229,8 @@ def _foretold(
     if not evidence.free and word in ("pays", "neutral"):
         return Standing(
             "unknown",
-            f"unknown: {need}, and what drafting itself takes is not measured; press b",
+            f"unknown: {need}, and what drafting itself takes is not measured; "
+            "specpanel breakeven measures it",
             "break-even",
             None,
             None,

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from specpanel.core.engine import identity
-from specpanel.core.errors import NotRunningError, RecordingError
+from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.lab.schema import MIGRATIONS
 from specpanel.core.settings.paths import data_folder
 from specpanel.core.traffic.records import RequestRecord
@@ -213,7 +213,7 @@ class Store:
         """The experiment of this id, the only one whose id begins so, or the ``last``.
 
         Raises:
-            NotRunningError: there is none, or there are several.
+            ConfigurationError: there is none, or there are several.
         """
         every = self.experiments()
         if name == LAST and every:
@@ -224,7 +224,7 @@ class Store:
         if len(found) == 1:
             return found[0]
         what = "several results begin" if found else "there is no result whose name begins"
-        raise NotRunningError(f"{what} with {name!r}", "specpanel results list shows all.")
+        raise ConfigurationError(f"{what} with {name!r}", "specpanel results list shows all.")
 
     def runs(self, experiment: str) -> tuple[Run, ...]:
         """The servers that it measured, in order."""

@@ -41,6 +41,11 @@ def writer_of(table: Mapping[str, Any]) -> Writer | None:
 CLOSED = "closed"
 
 
-def closing_line(reason: str) -> str:
-    """The last line of a recording that has no summary. ``reason`` is a clause without a full stop."""
-    return line(CLOSED, {"reason": reason})
+def closing_line(reason: str, *, stopped: bool = False) -> str:
+    """The last line of a recording that has no summary.
+
+    Args:
+        reason: a clause without a full stop.
+        stopped: the server is stopped after this, unseen by the recording.
+    """
+    return line(CLOSED, {"reason": reason, "stopped": stopped})

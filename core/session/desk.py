@@ -307,7 +307,7 @@ class Desk:
             looking.cancel()
             self.starting = None
         await self._sending.end()
-        await self._end_watch()
+        await self._end_watch(f"switched to {_words(profile)}", stopped=old.record is not None)
         self.current = served
         self.last_log = served.log
         self._begin_watch(served)
@@ -420,12 +420,14 @@ class Desk:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
 
-    async def _end_watch(self, reason: str = "the panel went on to another server") -> None:
+    async def _end_watch(
+        self, reason: str = "the panel went on to another server", *, stopped: bool = False
+    ) -> None:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
             self._watch = None
-        self._recording.close(reason)
+        self._recording.close(reason, stopped=stopped)
 
     def _frame(self, frame: Frame) -> None:
         self._epochs = frame.epoch + 1

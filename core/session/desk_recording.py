@@ -52,9 +52,9 @@ class DeskRecording:
             return f"{error} Recording ended."
         return None
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, stopped: bool = False) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             with suppress(SpecpanelError):
-                recorder.write(closing_line(reason))
+                recorder.write(closing_line(reason, stopped=stopped))
                 recorder.close()

@@ -341,6 +341,8 @@ def _end(
         return "exited", f"the server ended{code}" + (f": {server.detail}" if server.detail else "")
     if server.state == "stopped":
         return "stopped", None
+    if closed is not None and closed.get("stopped") is True:
+        return "stopped", _text(closed, "reason")
     while_up = f"while the server was {server.state}"
     if closed is not None:
         return "left", f"{_text(closed, 'reason') or 'it was closed'}, {while_up}"

@@ -407,8 +407,18 @@ def test_a28_without_a_library_there_is_a_reason_and_no_error(tmp_path: Path) ->
 def test_the_scripts_reach_the_reader_through_its_environment_alone(tmp_path: Path) -> None:
     """What stands in for the vendor is a module on a path; the panel's process never loads one."""
     environment = build(script("h200x8"), tmp_path)
-    assert "SPECPANEL_DEVICE_MODULES" in environment
-    assert "pynvml" not in sys.modules
+    program = (
+        "import sys; from specpanel.core.devices.watch import read_once; "
+        "print(len(read_once()[0].devices), 'pynvml' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stdout.split() == ["8", "False"], ran.stderr
 
 
 async def test_a_call_that_is_refused_for_one_thing_is_still_made_for_another(

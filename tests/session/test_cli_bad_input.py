@@ -48,6 +48,8 @@ RUN = ("run", "--model", "model", "--python", str(FAKE_PYTHON))
 
 # What is typed, the exit status, and what the sentence and its fix must name.
 BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
+    "checkpoint that is not there": (("promote", "/nowhere"), 2, ("/nowhere", "config.json")),
+    "result that is not there": (("results", "show", "zzz"), 2, ("zzz", "results list")),
     "unknown method": ((*RUN, "--drafter", "telepathy"), 2, ("telepathy", "ngram")),
     "method almost right": ((*RUN, "--drafter", "egle3"), 2, ("Did you mean eagle3",)),
     "K of 0": ((*RUN, "--drafter", "ngram", "--k", "0"), 2, ("--k", "greater than 0")),
@@ -186,6 +188,17 @@ def test_variable_that_cannot_be_is_told_by_its_name(
     code, err = specpanel(*RUN)
     assert code == 2
     assert named in err
+
+
+def test_state_folder_that_cannot_be_is_told_by_its_name(
+    specpanel: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("afile").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path("afile").absolute()))
+    status, said = specpanel(*RUN, "--drafter", "ngram", "--requests", "1", "--no-record")
+    assert status == 2
+    assert "afile" in said
+    assert "XDG_STATE_HOME" in said
 
 
 def test_environment_without_vllm_is_told_with_what_to_install(

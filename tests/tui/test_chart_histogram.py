@@ -66,6 +66,20 @@ def test_it_keeps_to_its_size(width: int, height: int) -> None:
     assert [width_of(line) for line in lines] == [width] * height
 
 
+@pytest.mark.parametrize(("key", "title"), [("H", "Latency spread ms"), ("h", "By position")])
+async def test_a_key_for_a_chart_that_is_not_seen_brings_it_up(key: str, title: str) -> None:
+    panel = Panel(Feed(), auto_tick=False)
+    async with panel.run_test(size=(60, 15)) as pilot:
+        for frame in synthetic_frames(60):
+            panel.feed.publish(frame)
+        panel.tick()
+        await pilot.pause()
+        assert title not in _text(panel)
+        await pilot.press(key)
+        await pilot.pause()
+        assert title in _text(panel)
+
+
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
 async def test_a_key_turns_latency_into_its_spread_and_back(size: tuple[int, int]) -> None:
     panel = Panel(Feed(), auto_tick=False)

@@ -154,6 +154,10 @@ def used(devices: tuple[Device, ...], **given: object) -> tuple[str, ...] | None
     return used_by(devices, readings, **facts)  # type: ignore[arg-type]
 
 
+def test_a_server_of_the_cpu_build_uses_no_device() -> None:
+    assert used(FOUR, environment=BY_BUS | {"VLLM_CPU_KVCACHE_SPACE": "1"}) == ()
+
+
 def test_a_server_uses_the_first_devices_that_it_sees() -> None:
     environment = BY_BUS | {"CUDA_VISIBLE_DEVICES": "3,1,0"}
     found = used(FOUR, environment=environment, arguments=["-tp", "2"])

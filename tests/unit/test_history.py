@@ -123,6 +123,7 @@ def test_how_a_run_ended(tmp_path: Path) -> None:
         "failed": line("summary", {**table, "failure": "no memory [/x]"}),
         "exited": frame_line(exited_frame(3, -9, "killed")),
         "left": closing_line("the panel was left"),
+        "stopped": closing_line("switched to ngram K=3", stopped=True),
         "abruptly": begin[-1],
     }
     for ended, last in ends.items():
@@ -131,6 +132,7 @@ def test_how_a_run_ended(tmp_path: Path) -> None:
     assert read_run(tmp_path / "failed.ndjson").why == "no memory [/x]"
     assert read_run(tmp_path / "exited.ndjson").why == "the server ended with code -9: killed"
     left = read_run(tmp_path / "left.ndjson").why
+    assert read_run(tmp_path / "stopped.ndjson").why == "switched to ngram K=3"
     assert left == "the panel was left, while the server was serving"
     assert "nothing closed it" in (read_run(tmp_path / "abruptly.ndjson").why or "")
     begun = write(tmp_path / "early.ndjson", line("note", {"text": "looking"}))

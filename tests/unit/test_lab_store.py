@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specpanel.core.errors import ConfigurationError, NotRunningError, RecordingError
+from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.lab.export import exported
 from specpanel.core.lab.schema import MIGRATIONS
 from specpanel.core.lab.store import ABANDONED, DONE, RUNNING, Store, store_path
@@ -138,9 +138,9 @@ def test_a_name_may_be_shortened_while_it_is_clear(tmp_path: Path) -> None:
     with Store(tmp_path / "r.sqlite") as store:
         first, second = filled(store), filled(store)
         assert store.find(second).id == second
-        with pytest.raises(NotRunningError, match="several"):
+        with pytest.raises(ConfigurationError, match="several"):
             store.find("compare-")
-        with pytest.raises(NotRunningError, match="no result"):
+        with pytest.raises(ConfigurationError, match="no result"):
             store.find("parity-")
         assert {one.id for one in store.experiments("compare")} == {first, second}
         assert store.experiments("parity") == ()

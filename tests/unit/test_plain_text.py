@@ -8,6 +8,7 @@ from fakes.shapes import any_of
 from hypothesis import HealthCheck, given, settings
 
 from specpanel.app.cli.plain import frame_text, summary_text
+from specpanel.app.cli.progress import PlainPrinter
 from specpanel.core.monitor.frame import (
     EngineSample,
     Frame,
@@ -21,6 +22,7 @@ from specpanel.core.monitor.frame import (
     SpeculationSample,
     TrafficSample,
 )
+from specpanel.core.session.events import FrameTaken
 from specpanel.core.session.summary import Acceptance, Comparison, Leg, Summary
 from specpanel.core.speculation.agreement import Agreement, Difference
 from specpanel.core.speculation.paired import PairedRatio
@@ -305,3 +307,14 @@ def test_every_summary_is_printable_and_without_none(found: Summary) -> None:
     text = summary_text(found)
     assert "None" not in text
     assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_a_replay_without_pauses_is_told_every_five_seconds_of_its_own_time_and_to_its_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printer = PlainPrinter()
+    for second in range(33):
+        printer(FrameTaken(replace(frame(), time_unix=1000.0 + second, elapsed_s=float(second))))
+    printer.finish()
+    told = [int(row.split()[0]) for row in capsys.readouterr().err.splitlines()]
+    assert told == [0, 5, 10, 15, 20, 25, 30, 32]

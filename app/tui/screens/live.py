@@ -264,11 +264,19 @@ class LiveScreen(PanelScreen):
         for chart in self.charts:
             if isinstance(chart, PositionChart):
                 chart.toggle_over_time()
+                self._bring_up(chart)
 
     def action_histogram(self) -> None:
         for chart in self.charts:
             if isinstance(chart, LatencyChart):
                 chart.toggle_histogram()
+                self._bring_up(chart)
+
+    def _bring_up(self, chart: ChartPane) -> None:
+        """A chart that a key speaks to is one of those that are seen."""
+        if not chart.display:
+            self.selected = self.charts.index(chart)
+            self._fit_again()
 
     def _drop_cursor(self) -> None:
         self.charts[self.selected].drop_cursor()

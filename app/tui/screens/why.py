@@ -10,12 +10,14 @@ from specpanel.app.tui.ink import clean
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.dialogs import Dialog
 from specpanel.core.monitor.frame import Frame
+from specpanel.core.monitor.reasons import NO_DRAFTER
 
 if TYPE_CHECKING:
     from specpanel.core.engine.chosen import Choice
     from specpanel.core.session.explaining import Explanation
     from specpanel.core.speculation.pathologies import Pathology
 
+FEW_DRAFTS = 100
 _STYLES = {"error": "$error", "warning": "$warning", "note": "$ink-muted"}
 
 
@@ -47,7 +49,7 @@ class WhyScreen(Dialog[None]):
 
     def body(self) -> Sequence[Content]:
         paragraphs = [_finding(found) for found in self._findings] or [
-            Content("Nothing is wrong with the acceptance, as far as the counters tell.\n")
+            Content(f"{_no_finding(self._frame)}\n")
         ]
         work = rejected_words(self._frame)
         if work is not None:
@@ -57,6 +59,19 @@ class WhyScreen(Dialog[None]):
             if self._explanation.remarks:
                 paragraphs.append(_remarks(self._explanation.remarks))
         return paragraphs
+
+
+def _no_finding(frame: Frame | None) -> str:
+    """What no finding means: it is no praise where there is nothing to judge by."""
+    if frame is None or frame.totals is None:
+        return "There are no figures to judge by: no server is watched, or it has not answered yet."
+    speculation = frame.speculation
+    if speculation is None or speculation.absent == NO_DRAFTER:
+        return "There is no drafter, so there is no acceptance to judge."
+    if speculation.lifetime_drafts < FEW_DRAFTS:
+        made = speculation.lifetime_drafts
+        return f"Only {made} drafts were made so far: too few to say anything of the acceptance."
+    return "Nothing is wrong with the acceptance, as far as the counters tell."
 
 
 def rejected_words(frame: Frame | None) -> str | None:
