@@ -19,6 +19,7 @@ from typing import Literal
 from specpanel.core.errors import ConfigurationError, TrafficError
 from specpanel.core.monitor.frame import TrafficSample
 from specpanel.core.settings.profile import Traffic
+from specpanel.core.together import together
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
@@ -211,12 +212,8 @@ class Load:
     ) -> None:
         """Do all jobs, ``concurrency`` at a time. Each slot takes the next job when it is free."""
         slots = self._settings.concurrency
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(slots if planned is None else min(slots, planned)):
-                    group.create_task(self._work(jobs, deadline_s, warmup=warmup))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
+        count = slots if planned is None else min(slots, planned)
+        await together(self._work(jobs, deadline_s, warmup=warmup) for _ in range(count))
 
     async def _work(self, jobs: Iterator[_Job], deadline_s: float | None, *, warmup: bool) -> None:
         for job in jobs:

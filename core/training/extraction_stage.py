@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from specpanel.core.errors import ServerUnreachableError, SpecpanelError
 from specpanel.core.session.events import Note
+from specpanel.core.together import together
 from specpanel.core.training.events import Progressed
 from specpanel.core.training.extraction_plan import state_dtype_bytes, states_bytes
 from specpanel.core.training.extraction_server import (
@@ -120,12 +121,7 @@ class ExtractionStage:
             TargetClient(server.launch.record.url, place.target) as client,
             interruptible(place.interrupted),
         ):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for number in missing:
-                        group.create_task(one(client, number))
-            except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
+            await together(one(client, number) for number in missing)
 
 
 async def open_server(place: Workplace) -> tuple[ExtractionServer, dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from specpanel.core.errors import SpecpanelError, TrafficError
+from specpanel.core.together import together
 from specpanel.core.training.conversations import Conversation
 from specpanel.core.training.dataset_checks import TokenRow
 from specpanel.core.training.recipe import Data
@@ -64,12 +65,7 @@ class RowMaker:
             tokens += sum(row.trained for row in rows)
             self._on_progress(done, total, tokens / max(1e-3, time.monotonic() - began_s))
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for conversation in missing:
-                    group.create_task(one(conversation))
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        await together(one(conversation) for conversation in missing)
 
     def _judge(self, total: int) -> None:
         failed = len(self.failures)
