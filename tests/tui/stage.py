@@ -50,6 +50,7 @@ from specpanel.core.session.history import recordings_folder
 from specpanel.core.session.preparing import Prepared
 from specpanel.core.settings.files import ProfileFile, write_profile
 from specpanel.core.settings.mla import Subject
+from specpanel.core.settings.overrides import Overrides
 from specpanel.core.settings.paths import logs_folder
 from specpanel.core.settings.profile import Profile
 
@@ -100,11 +101,11 @@ def look_at(profile: Profile) -> Outlook:
     return Outlook(profile, prepared, None)
 
 
-def catalogue() -> list[ProfileFile]:
+def catalogue(*, overrides: Overrides | None = None) -> list[ProfileFile]:
     """The user's own profile and one that is broken; presets come and go with versions."""
     from specpanel.core.settings.files import catalogue as whole
 
-    return [_elsewhere(file) for file in whole() if file.origin == "yours"]
+    return [_elsewhere(file) for file in whole(overrides=overrides) if file.origin == "yours"]
 
 
 def _elsewhere(file: ProfileFile) -> ProfileFile:
@@ -174,7 +175,7 @@ class Scene:
 
 
 def profiles() -> None:
-    path = write_profile(MINE)
+    path = write_profile(MINE, overwrite=True)
     path.with_name(f"{BROKEN}.toml").write_text("[drafter]\nmethod = 5\n", encoding="utf-8")
 
 

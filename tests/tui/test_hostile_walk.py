@@ -17,6 +17,7 @@ from specpanel.core.errors import ConfigurationError, LaunchError
 from specpanel.core.session.choices import Choice
 from specpanel.core.session.history import recordings_folder
 from specpanel.core.settings.files import ProfileFile
+from specpanel.core.settings.overrides import Overrides
 from specpanel.core.settings.paths import logs_folder
 
 Walk = Callable[[Act, str], Awaitable[None]]
@@ -113,7 +114,7 @@ async def test_in_the_list_of_sessions_and_its_details(monkeypatch: pytest.Monke
 
 
 async def test_among_profiles_and_in_what_preflight_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    def catalogue() -> list[ProfileFile]:
+    def catalogue(*, overrides: Overrides) -> list[ProfileFile]:
         [file] = [file for file in stage.catalogue() if file.name == BROKEN]
         return [
             replace(
