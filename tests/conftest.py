@@ -18,7 +18,8 @@ _XDG = {
     "XDG_DATA_HOME": "data",
     "XDG_RUNTIME_DIR": "runtime",
 }
-_TALKING = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+# What programs are told about the terminal; a size there wins over that of a real one.
+_TALKING = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 _REAL_CACHE_HOME = str(cache_folder().parent)
 REAL = "tests/engine/"
 

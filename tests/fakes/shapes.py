@@ -33,6 +33,8 @@ def _of(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([_of(one) for one in arguments])
     if origin is Literal:
         return st.sampled_from(arguments)
+    if origin is tuple and arguments[-1:] != (...,):
+        return st.tuples(*map(_of, arguments))
     if origin is tuple:
         return st.lists(_of(arguments[0]), max_size=3).map(tuple)
     if origin is dict:

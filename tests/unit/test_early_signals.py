@@ -13,7 +13,8 @@ def test_a_signal_during_imports_is_an_interrupt_without_a_traceback(
     number: signal.Signals, module: str
 ) -> None:
     program = f"""
-import os, sys
+import os, signal, sys
+signal.signal({int(number)}, signal.SIG_DFL)  # nohup and the like leave it ignored
 class Killer:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
