@@ -3,13 +3,14 @@
 import asyncio
 import functools
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.devices.machine import this_is
+from fakes.devices.machine import this_is, watched
 from textual.pilot import Pilot
 from tui.synthetic import synthetic_frames
 from tui.test_live_screen import hand, picture, text
@@ -177,3 +178,21 @@ async def test_a_device_without_a_reading_is_a_row_without_figures() -> None:
     (row,) = device_lines(replace(bare, devices=sample.devices[:1]), 116, 1, BRAILLE)
     assert text_of(row).split()[:2] == ["0", "H200"]
     assert "0 %" not in text_of(row)
+
+
+@pytest.mark.parametrize("name", ["call_blocks", "nvml_segfault", "amdsmi_init_hangs"])
+async def test_a_reader_that_hangs_or_crashes_costs_no_key_and_no_frame(
+    name: str, tmp_path: Path
+) -> None:
+    """Reader and panel share a loop, as in life: what blocks is the child's call, nothing here."""
+    frames = list(synthetic_frames(40))
+    took: list[float] = []
+    async with watched(name, tmp_path) as watch, live(None) as (panel, pilot):
+        for number, frame in enumerate(frames):
+            panel.feed.publish(replace(frame, elapsed_s=60.0 + number, devices=watch.sample()))
+            panel.tick()
+            began = time.monotonic()
+            await pilot.press("c")
+            took.append(time.monotonic() - began)
+        assert panel.timeline.count == 100
+    assert sorted(took)[len(took) // 2] < 0.15
