@@ -42,7 +42,7 @@ def compare(bench: Workbench, *more: str, script: dict[str, object] | None = Non
     files = profiles(bench)
     return bench.start(
         *("compare", files["plain"], files["ngram"], "--json", "--block", "3", *more),
-        script={"step_s": 0.01, **(script or {})},
+        script={"step_s": 0.02, **(script or {})},
     )
 
 
@@ -134,4 +134,4 @@ def test_results_of_a_newcomer_say_how_to_get_some(bench: Workbench) -> None:
     missing = bench.start("results", "show", "last")
     assert listing.end() == 0
     assert "no results yet" in listing.err
-    assert missing.end() == 3
+    assert missing.end() == 2
