@@ -12,30 +12,10 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from specpanel.core.settings.attention_backends import ModelKind, backends_for
+from specpanel.core.settings.cache_types import KvCacheType
 
 Need = Literal["mla", "sparse", "rocm"]
 
-KvCacheType = Literal[
-    "auto",
-    "float16",
-    "bfloat16",
-    "fp8",
-    "fp8_e4m3",
-    "fp8_e5m2",
-    "fp8_inc",
-    "fp8_ds_mla",
-    "nvfp4_ds_mla",
-    "turboquant_k8v4",
-    "turboquant_4bit_nc",
-    "turboquant_k3v4_nc",
-    "turboquant_3bit_nc",
-    "ultraquant_4bit",
-    "int4_per_token_head",
-    "int8_per_token_head",
-    "fp8_per_token_head",
-    "nvfp4",
-    "nvfp4_4over6",
-]
 # v1/kv_cache_interface.py, KVCacheSpecKind
 LAYER_KINDS: tuple[str, ...] = (
     "full_attention",

@@ -16,7 +16,8 @@ from specpanel.core.settings.attention_backends import (
     PREFILL_BACKENDS,
     Backend,
 )
-from specpanel.core.settings.mla import LAYER_KINDS, KvCacheType, Mla
+from specpanel.core.settings.cache_types import KvCacheType
+from specpanel.core.settings.mla import LAYER_KINDS, Mla
 
 Read = Callable[[str], str]
 MLA = "v1/attention/backends/mla"

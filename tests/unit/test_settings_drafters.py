@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
+from specpanel.core.settings.cache_types import KvCacheType
 from specpanel.core.settings.drafters import DRAFTERS, METHODS
-from specpanel.core.settings.drafters.fields import DraftCacheType, RejectionMethod, SampleMethod
+from specpanel.core.settings.drafters.fields import RejectionMethod, SampleMethod
 from specpanel.core.settings.drafters.parts import VLLM_NAMES
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import rows
@@ -196,7 +197,7 @@ def test_every_setting_stands_where_its_reference_says() -> None:
 
 def test_the_choices_of_a_setting_are_vllms(declarations: ast.Module) -> None:
     cache = ast.parse(vllm_file("config", "cache.py").read_text(encoding="utf-8"))
-    assert set(get_args(DraftCacheType)) == literals_of(cache, "CacheDType")
+    assert set(get_args(KvCacheType)) == literals_of(cache, "CacheDType")
     assert set(get_args(RejectionMethod)) == literals_of(declarations, "RejectionSampleMethod")
     assert set(get_args(SampleMethod)) == literals_of(declarations, "DraftSampleMethod")
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
+from specpanel.core.settings.cache_types import KvCacheType
 from specpanel.core.settings.drafters.fields import (
     BatchSchedule,
-    DraftCacheType,
     DraftModel,
     RejectionMethod,
     SampleMethod,
@@ -237,7 +237,7 @@ class Placement(DrafterModel):
         pattern=r"^[A-Za-z][A-Za-z0-9_]*$",
         title="draft attention",
     )
-    kv_cache_dtype: DraftCacheType | None = setting(
+    kv_cache_dtype: KvCacheType | None = setting(
         None,
         "Type of the drafter's KV cache; the target's where absent.",
         428,
