@@ -9,6 +9,7 @@ import httpx
 import pexpect
 import pyte
 import pytest
+from tui.terminal import put_down
 
 from specpanel.core.monitor.recording import read_recording
 
@@ -96,5 +97,5 @@ def test_the_panel_opens_over_the_running_server(specpanel, server, eventually) 
         eventually(lambda: shows("") and not child.isalive(), 20, "the panel has ended")
         assert child.exitstatus == 0
     finally:
-        child.close(force=True)
+        put_down(child)
     assert httpx.get(f"{server.url}/health").status_code == 200

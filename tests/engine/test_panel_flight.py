@@ -9,6 +9,7 @@ from typing import Any
 import pexpect
 import pyte
 import pytest
+from tui.terminal import put_down
 
 CTRL_R = "\x12"
 START_S = 300
@@ -71,7 +72,7 @@ def terminals(newcomer: Any, eventually: Callable[..., Any]) -> Iterator[Callabl
 
     yield open_one
     for terminal in opened:
-        terminal.child.close(force=True)
+        put_down(terminal.child)
 
 
 @pytest.fixture

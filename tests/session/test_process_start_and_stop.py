@@ -235,5 +235,5 @@ def test_log_goes_on_when_the_panel_is_killed(bench: Workbench) -> None:
     wait_for(lambda: log.stat().st_size > size + 200, "a log that grows")
     began = time.monotonic()
     assert bench.start("stop", "--all", "--timeout", "5").end() == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 40  # the log would go on for longer
     bench.assert_nothing_left()

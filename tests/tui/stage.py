@@ -56,7 +56,7 @@ from specpanel.core.settings.profile import Profile
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 LOG = Path(__file__).parents[1] / "data" / "logs" / "ngram_good.txt"
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 MINE = Profile.model_validate(
     {

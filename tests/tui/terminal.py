@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +11,15 @@ import pexpect
 import pyte
 import pytest
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
+
+
+def put_down(child: pexpect.spawn) -> None:
+    """Ends a program on a pseudo-terminal for good, however long that takes on a busy machine."""
+    if child.isalive():
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    child.close()
 
 
 class Terminal:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.engine.workbench import Workbench
-from tui.terminal import DEADLINE_S, Terminal
+from tui.terminal import DEADLINE_S, Terminal, put_down
 
 from specpanel.core.engine.process import running_servers
 from specpanel.core.session.history import past_runs
@@ -38,7 +38,7 @@ def terminal(bench: Workbench) -> Iterator[Terminal]:
     terminal = Terminal("-m", "specpanel.app", "demo", "--profile", "bench")
     terminal.sees("● serving")
     yield terminal
-    terminal.child.close(force=True)
+    put_down(terminal.child)
 
 
 def test_ctrl_c_asks_and_the_server_can_be_left_found_again_and_stopped(

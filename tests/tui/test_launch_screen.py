@@ -29,7 +29,7 @@ from specpanel.core.settings.paths import profiles_folder
 from specpanel.core.settings.profile import Profile
 
 SIZES = [(120, 40), (80, 24)]
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 PORT = 8321
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pexpect
 import pytest
 from tui.synthetic import synthetic_frames
+from tui.terminal import put_down
 
 from specpanel.core.monitor.recording import frame_line
 
@@ -26,7 +27,7 @@ def test_the_mouse_is_taken_unless_it_is_refused(tmp_path: Path, flags: list[str
         ["watch", "--replay", str(recording), "--speed", "0", "--tui", *flags],
         dimensions=(40, 120),
         env={**os.environ, "TERM": "xterm-256color"},
-        timeout=30,
+        timeout=60,
     )
     try:
         child.expect_exact(b"Acceptance length")
@@ -34,4 +35,4 @@ def test_the_mouse_is_taken_unless_it_is_refused(tmp_path: Path, flags: list[str
         child.send(b"q")
         child.expect(pexpect.EOF)
     finally:
-        child.close(force=True)
+        put_down(child)

@@ -15,7 +15,7 @@ from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.core.errors import ConfigurationError, ExitCode, LaunchError
 from specpanel.core.monitor.feed import Feed
 
-DEADLINE_S = 5.0
+DEADLINE_S = 30.0
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

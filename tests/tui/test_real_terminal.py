@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tui.terminal import Terminal
+from tui.terminal import Terminal, put_down
 
 pytestmark = pytest.mark.terminal
 
@@ -24,7 +24,7 @@ def terminals() -> Iterator[Callable[..., Terminal]]:
 
     yield start
     for terminal in started:
-        terminal.child.close(force=True)
+        put_down(terminal.child)
 
 
 def test_it_paints_follows_keys_and_a_resize_and_gives_the_screen_back(

