@@ -25,6 +25,12 @@ def main() -> None:
         cut = arguments.index("--")
         arguments, for_vllm = arguments[:cut], arguments[cut + 1 :]
     try:
+        from specpanel.app.cli.shortcut import shortcut
+
+        opens = shortcut(arguments) if not for_vllm else None
+        if opens is not None:
+            opens()
+            return
         from specpanel.app.cli.root import app
 
         app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")

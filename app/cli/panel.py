@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 if TYPE_CHECKING:
     from specpanel.core.session.desk import Desk
     from specpanel.core.settings.profile import Profile
@@ -82,4 +80,4 @@ def _show(begin: "Callable[[Desk], None] | None", *, mouse: bool, first_mode: st
 
 def _leave(code: int) -> None:
     if code:
-        raise typer.Exit(code)
+        raise SystemExit(code)

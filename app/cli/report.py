@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn, ParamSpec, TypeVar
 
-import typer
-
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
+from specpanel.core.printable import without_controls
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -18,7 +17,7 @@ Result = TypeVar("Result")
 
 def talk(text: str) -> None:
     """A line for the person, on standard error: standard output belongs to results."""
-    typer.echo(text, err=True)
+    sys.stderr.write(f"{without_controls(text)}\n")
 
 
 def say(error: SpecpanelError) -> None:
@@ -30,7 +29,7 @@ def say(error: SpecpanelError) -> None:
 def leave(error: SpecpanelError) -> NoReturn:
     """Say what went wrong and end with its exit status."""
     say(error)
-    raise typer.Exit(int(error.exit_code))
+    raise SystemExit(int(error.exit_code))
 
 
 def _unusable(error: OSError) -> SpecpanelError:
@@ -50,11 +49,11 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         except SpecpanelError as error:
             leave(error)
         except KeyboardInterrupt:
-            raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+            raise SystemExit(int(ExitCode.INTERRUPTED)) from None
         except BrokenPipeError:
             # The reader went away (specpanel … | head): what is left in the buffer goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(128 + signal.SIGPIPE) from None
+            raise SystemExit(128 + signal.SIGPIPE) from None
         except OSError as error:
             # Anything else is turned into one of our errors where it is known: a file of ours has a
             # name, standard output has none.
