@@ -59,6 +59,8 @@ def failure_reason(error: Exception) -> str:
         return "no connection in time"
     if isinstance(error, httpx.TimeoutException):
         return "no answer in time"
+    if isinstance(error, httpx.TooManyRedirects):
+        return one_line(str(error), 160)
     for cause in _causes(error):
         if isinstance(cause, ConnectionRefusedError):
             return "connection refused"

@@ -7,6 +7,7 @@ import typer
 
 from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded, talk
+from specpanel.core.printable import one_line, padded
 
 if TYPE_CHECKING:
     from specpanel.core.devices.arrangement import DeviceRow
@@ -146,7 +147,9 @@ def table(
                 if process.memory_used_bytes is None
                 else f"{process.memory_used_bytes / 2**30:.1f} GiB"
             )
-            yield _cut(f"{'':<6}  pid {process.pid:<8} {process.name or '?':<24} {size:>10}")
+            yield _cut(
+                f"{'':<6}  pid {process.pid:<8} {padded(one_line(process.name or '?', 40), 24)} {size:>10}"
+            )
     yield from _notes(rows, mixed, processes)
 
 
@@ -168,7 +171,7 @@ def _line(row: "DeviceRow", mixed: bool, servers: list[str], age_s: float | None
     )
     util, memory, power, warmth = (_brief(cell) for cell in cells)
     text = (
-        f"{_label(row, mixed):<6}{words.short_name(row.device)[:14]:<15}"
+        f"{_label(row, mixed):<6}{padded(words.short_name(row.device)[:14], 15)}"
         f"{util:>9}{memory:>16}{power:>11}{warmth:>6}  {said}"
     )
     return _cut(text.rstrip())

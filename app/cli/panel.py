@@ -39,9 +39,9 @@ def start_in_panel(profile: "Profile", *, mouse: bool = True) -> None:
     _show(lambda desk: desk.start(profile), mouse=mouse)
 
 
-def watch_in_panel(url: str, *, mouse: bool = True) -> None:
+def watch_in_panel(url: str, metrics_urls: tuple[str, ...] = (), *, mouse: bool = True) -> None:
     """The panel over a server that someone else started."""
-    _show(lambda desk: desk.watch(url), mouse=mouse)
+    _show(lambda desk: desk.watch(url, metrics_urls), mouse=mouse)
 
 
 def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:

@@ -21,6 +21,8 @@ def frame_text(frame: Frame) -> str:
         return _one_line(parts)
     if frame.scrape.state == "failing" and server.state != "unreachable":
         parts.append(f"no metrics{_why(frame.scrape.error)}")
+    elif frame.scrape.state == "ok" and frame.scrape.error is not None:
+        parts.append(f"some metrics missing{_why(frame.scrape.error)}")
     speculation = frame.speculation
     if speculation is not None:
         length = speculation.acceptance_length
@@ -33,6 +35,8 @@ def frame_text(frame: Frame) -> str:
         parts.append(f"{_count(frame.engine.waiting)} waiting")
         if frame.engine.kv_cache_usage is not None:
             parts.append(f"KV {frame.engine.kv_cache_usage:.0%}")
+        elif frame.engine.kv_cache_usage_absent is not None:
+            parts.append(f"KV n/a ({frame.engine.kv_cache_usage_absent})")
     if frame.latency is not None:
         parts.append(_latency("TPOT", frame.latency.tpot))
         parts.append(_latency("TTFT", frame.latency.ttft))

@@ -11,7 +11,7 @@ from specpanel.app.run_words import (
     started_text,
     value_text,
 )
-from specpanel.core.printable import one_line
+from specpanel.core.printable import one_line, padded
 from specpanel.core.session.history import PastRun
 from specpanel.core.session.history_comparison import RunComparison
 
@@ -20,7 +20,7 @@ _SIDE = 26
 
 def run_line(run: PastRun, width: int) -> str:
     """One row of the list; ``width`` is the longest name's."""
-    begin = f"{one_line(run.id):<{width}}  {started_text(run.started_unix):<16}"
+    begin = f"{padded(one_line(run.id), width)}  {started_text(run.started_unix):<16}"
     size = f"{size_text(run.size_bytes):>8}"
     if run.ended == "broken":
         return f"{begin}  {size}  ✗ broken: {one_line(run.why or '')}"
@@ -31,7 +31,7 @@ def run_line(run: PastRun, width: int) -> str:
     ttft = value_text(figures.ttft_p50_ms if figures else None, interval=False)
     why = f": {one_line(run.why or '')}" if run.ended in ("failed", "exited") else ""
     return (
-        f"{begin}  {size}  {duration_text(run.duration_s):>7}  {drafter_text(run):<16}  "
+        f"{begin}  {size}  {duration_text(run.duration_s):>7}  {padded(drafter_text(run), 16)}  "
         f"AL {length:<5}  {speed:>6} tok/s  TPOT {tpot:>6} ms  TTFT {ttft:>6} ms  {run.ended}{why}"
     )
 
@@ -81,7 +81,7 @@ def _comparison_lines(found: RunComparison) -> Iterator[str]:
     for row in found.rows:
         label = f"{row.figure} {row.unit}".strip()
         a, b = value_text(row.a), value_text(row.b)
-        yield f"{label:<22}{a:<{_SIDE}}{b:<{_SIDE}}{value_text(row.ratio, digits=3)}"
+        yield f"{label:<22}{padded(a, _SIDE)}{padded(b, _SIDE)}{value_text(row.ratio, digits=3)}"
     yield ""
     if found.settings is None:
         yield "settings: not recorded in both"

@@ -6,6 +6,7 @@ import typer
 
 from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded, talk
+from specpanel.core.printable import one_line, padded
 
 HELP = "List the servers that specpanel started and that still run."
 
@@ -26,7 +27,8 @@ def ps(as_json: options.Json = False) -> None:
         drafter = record.drafter + (f" K={record.draft_tokens}" if record.draft_tokens else "")
         uptime = _age(time.time() - record.started_unix)
         typer.echo(
-            f"{record.name:<24} pid {record.pid:<8} {record.url:<28} {drafter:<16} {uptime:>8}  {record.log}"
+            f"{padded(one_line(record.name), 24)} pid {record.pid:<8} {record.url:<28} "
+            f"{padded(one_line(drafter), 16)} {uptime:>8}  {one_line(str(record.log), 4096)}"
         )
 
 

@@ -214,11 +214,15 @@ def _count(value: int | None) -> str:
 def _cache(frame: Frame | None) -> Figure:
     engine = frame.engine if frame else None
     if engine is None or engine.kv_cache_usage is None:
-        return _absent("KV cache", "KV", 8, 6, _no_engine(frame))
+        wrong = engine.kv_cache_usage_absent if engine else None
+        return _absent("KV cache", "KV", 8, 6, clean(wrong) if wrong else _no_engine(frame))
     usage = engine.kv_cache_usage
     note = ""
     if engine.prefix_cache_hit_rate is not None:
         note = f"hits {engine.prefix_cache_hit_rate * 100:.0f} %"
+    if engine.kv_cache_usages:
+        each = (ABSENT if one is None else f"{one * 100:.0f}" for one in engine.kv_cache_usages)
+        note = f"engines {' '.join(each)}"
     if engine.preemptions:
         note = f"{grouped(engine.preemptions)} preempted"
     full = usage >= _CACHE_NEARLY_FULL
@@ -317,6 +321,8 @@ def trouble(frame: Frame | None) -> tuple[str, str] | None:
         age = f" for {scrape.age_s:.0f} s" if scrape.age_s is not None else ""
         why = f": {clean(scrape.error)}" if scrape.error else ""
         return "warn", f"The server is up, but its metrics cannot be read{age}{why}"
+    if scrape.error:
+        return "warn", f"Some metrics are missing: {clean(scrape.error)}"
     if scrape.age_s is not None and scrape.age_s > _SCRAPE_STALE_S:
         return "warn", f"These numbers are {scrape.age_s:.0f} s old"
     if frame.speculation is not None and frame.speculation.note:

@@ -4,6 +4,8 @@ import asyncio
 import functools
 import json
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -11,12 +13,15 @@ from typing import Self
 import httpx
 
 from specpanel.core.errors import ServerUnreachableError
+from specpanel.core.printable import one_line
 from specpanel.core.web import failure_reason, server_root
 
 _DEADLINE_S = 10.0
 _CONNECT_S = 3.0
 _MOST_METRICS_BYTES = 32 << 20
 _MOST_JSON_BYTES = 4 << 20
+_MOST_ERROR_BYTES = 2048
+_MOST_REDIRECTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,11 @@ class EngineClient:
     def __init__(self, url: str, *, deadline_s: float = _DEADLINE_S) -> None:
         self.url = server_root(url)
         self._deadline_s = deadline_s
+        self._found: dict[str, str] = {}  # where a path really is
         self._http = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(deadline_s, connect=min(_CONNECT_S, deadline_s)),
-            follow_redirects=True,
+            follow_redirects=False,  # only within the server: see `_open`
             trust_env=False,
             verify=_trusted(),
         )
@@ -70,10 +76,7 @@ class EngineClient:
 
     async def health(self) -> Health:
         try:
-            async with (
-                asyncio.timeout(self._deadline_s),
-                self._http.stream("GET", "/health") as answer,
-            ):
+            async with asyncio.timeout(self._deadline_s), self._open("/health") as answer:
                 status = answer.status_code
                 if answer.headers.get("content-length") == "0":
                     await answer.aread()  # an answer that was read keeps its connection
@@ -99,7 +102,8 @@ class EngineClient:
         except httpx.HTTPError as error:
             return result(None, failure_reason(error))
         if status != 200:
-            return result(None, f"/metrics answers {status}")
+            said = one_line((body or b"").decode("utf-8", "replace").strip(), 120)
+            return result(None, f"/metrics answers {status}{f' ({said})' if said else ''}")
         if body is None:
             return result(None, f"/metrics is larger than {_MOST_METRICS_BYTES >> 20} MiB")
         return result(body.decode("utf-8", "replace"))
@@ -149,7 +153,9 @@ class EngineClient:
             return None
 
     async def _get(self, path: str, most_bytes: int) -> tuple[int, bytes | None]:
-        """Status and body, the body only of a 200; ``None`` where it is larger than ``most_bytes``.
+        """Status and body, ``None`` where it is larger than ``most_bytes``.
+
+        Of an answer other than 200 the first bytes are given, for people to read.
 
         Raises:
             TimeoutError: the whole answer took longer than the deadline.
@@ -157,12 +163,47 @@ class EngineClient:
         """
         chunks: list[bytes] = []
         size = 0
-        async with asyncio.timeout(self._deadline_s), self._http.stream("GET", path) as answer:
-            if answer.status_code != 200:
-                return answer.status_code, None
+        async with asyncio.timeout(self._deadline_s), self._open(path) as answer:
+            well = answer.status_code == 200
             async for chunk in answer.aiter_bytes():
                 size += len(chunk)
-                if size > most_bytes:
+                if well and size > most_bytes:
                     return 200, None
                 chunks.append(chunk)
-        return 200, b"".join(chunks)
+                if not well and size >= _MOST_ERROR_BYTES:
+                    break
+        body = b"".join(chunks)
+        return answer.status_code, body if well else body[:_MOST_ERROR_BYTES]
+
+    @asynccontextmanager
+    async def _open(self, path: str) -> AsyncIterator[httpx.Response]:
+        """The answer of ``path``, after redirects within this server; where they led is remembered.
+
+        A redirect to another machine or port is not followed: what answers there is not the server that
+        the user named.
+
+        Raises:
+            httpx.HTTPError: the request failed, or it is sent elsewhere or in a circle.
+        """
+        place = self._found.get(path, path)
+        for _ in range(_MOST_REDIRECTS):
+            async with self._http.stream("GET", place) as answer:
+                following = answer.next_request
+                if following is None:
+                    self._found[path] = place
+                    yield answer
+                    return
+                if not _same_server(following.url, answer.url):
+                    host = one_line(following.url.host, 60)
+                    raise httpx.TooManyRedirects(
+                        f"it redirects to another server ({host}:{following.url.port or 'default port'})"
+                    )
+            place = str(following.url)
+        raise httpx.TooManyRedirects("it redirects in a circle")
+
+
+def _same_server(there: httpx.URL, here: httpx.URL) -> bool:
+    """Whether a redirect stays on the machine and port, or only turns to TLS there."""
+    if there.host != here.host:
+        return False
+    return (there.scheme, there.port) == (here.scheme, here.port) or there.scheme == "https"

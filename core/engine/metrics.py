@@ -55,6 +55,7 @@ class EngineSeries:
     running: int | None = None
     waiting: int | None = None
     kv_cache_usage: float | None = None
+    kv_cache_usage_wrong: float | None = None  # what was exported instead of a share
     ttft: Buckets | None = None
     tpot: Buckets | None = None
     itl: Buckets | None = None
@@ -297,6 +298,9 @@ class _Raw:
         good = [value for value in self.values if 0 <= value <= 1]
         return max(good, default=None)
 
+    def wrong_usage(self) -> float | None:
+        return next((value for value in self.values if not 0 <= value <= 1), None)
+
     def positions(self) -> tuple[int, ...] | None:
         if self.broken or 0 not in self.by_label:
             return None
@@ -354,7 +358,7 @@ def _summarise(raw: Mapping[_Key, _Raw], models: tuple[str, ...]) -> EngineCount
     engines = tuple(_series(name, figures[name]) for name in sorted(figures, key=_engine_order))
     return EngineCounters(
         engines=engines,
-        total=_total(engines),
+        total=total_of(engines),
         models=models,
         speculates=any(figure in newest for figure in SPECULATION),
     )
@@ -373,6 +377,7 @@ def _series(engine: str, raw: Mapping[str, _Raw]) -> EngineSeries:
             continue
         if family.figure == "kv_cache_usage":
             found[family.figure] = one.usage()
+            found["kv_cache_usage_wrong"] = one.wrong_usage()
         elif family.kind == "positions":
             found[family.figure] = one.positions()
         elif family.kind == "histogram":
@@ -383,7 +388,8 @@ def _series(engine: str, raw: Mapping[str, _Raw]) -> EngineSeries:
     return EngineSeries(engine=engine, created=created, **found)  # type: ignore[arg-type]
 
 
-def _total(engines: tuple[EngineSeries, ...]) -> EngineSeries:
+def total_of(engines: tuple[EngineSeries, ...]) -> EngineSeries:
+    """All engines together: counts and gauges added up, of cache usage the fullest engine's."""
     found: dict[str, object] = {}
     for family in FAMILIES:
         values = [one for each in engines if (one := getattr(each, family.figure)) is not None]
@@ -399,4 +405,6 @@ def _total(engines: tuple[EngineSeries, ...]) -> EngineSeries:
             found[family.figure] = merged(values)
         else:
             found[family.figure] = sum(values)
+    wrong = (each.kv_cache_usage_wrong for each in engines)
+    found["kv_cache_usage_wrong"] = next((one for one in wrong if one is not None), None)
     return EngineSeries(engine="all", **found)  # type: ignore[arg-type]

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from specpanel.core.engine import identity, registry
 from specpanel.core.engine.command import Command
+from specpanel.core.engine.metrics_folder import shared_metrics
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import LaunchError
+from specpanel.core.private import private_opener
 
 _POLL_S = 0.05
 _KILL_WAIT_S = 10.0
@@ -69,14 +71,20 @@ def start_server(
     """
     try:
         registry.save(record)
+        shared = shared_metrics(command.argv, {**environment, **command.environment}, record.id)
         record.log.parent.mkdir(parents=True, exist_ok=True)
-        with record.log.open("ab", buffering=0) as log:
+        with open(record.log, "ab", buffering=0, opener=private_opener) as log:
             child = subprocess.Popen(
                 command.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**environment, **command.environment, identity.ID_VARIABLE: record.id},
+                env={
+                    **environment,
+                    **shared,
+                    **command.environment,
+                    identity.ID_VARIABLE: record.id,
+                },
                 start_new_session=True,
             )
     except OSError as error:

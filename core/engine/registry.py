@@ -15,7 +15,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from specpanel.core.engine.command import redacted, redacted_argv
+from specpanel.core.engine.metrics_folder import forget_metrics
 from specpanel.core.errors import ConfigurationError, NotRunningError
+from specpanel.core.private import private_opener
 from specpanel.core.settings.paths import servers_folder
 from specpanel.core.settings.profile import Profile
 
@@ -90,7 +92,8 @@ def save(record: ServerRecord) -> None:
     partial = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(record.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        with open(partial, "w", encoding="utf-8", opener=private_opener) as file:
+            file.write(record.model_dump_json(indent=2) + "\n")
         os.replace(partial, path)
     except OSError as error:
         raise ConfigurationError(
@@ -100,6 +103,7 @@ def save(record: ServerRecord) -> None:
 
 
 def forget(record: ServerRecord) -> None:
+    forget_metrics(record.id)
     record_path(record).unlink(missing_ok=True)
 
 

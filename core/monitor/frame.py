@@ -109,6 +109,8 @@ class EngineSample:
     preemptions: int | None  # since the server started
     prefix_cache_hit_rate: float | None  # in the window, 0..1
     requests_finished: int | None  # since the server started
+    kv_cache_usage_absent: str | None = None  # why it is absent, where the server exports nonsense
+    kv_cache_usages: tuple[float | None, ...] = ()  # of each engine, where there are several
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class ScrapeSample:
     state: ScrapeState
     age_s: float | None  # of the newest good scrape
     took_ms: float | None
-    error: str | None
+    error: str | None  # with "ok": what could not be read beside what could
 
 
 @dataclass(frozen=True, slots=True)

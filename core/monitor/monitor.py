@@ -13,8 +13,8 @@ from specpanel.core.devices.host import HostReader
 from specpanel.core.devices.records import DeviceSample
 from specpanel.core.devices.serving import ServerDevices
 from specpanel.core.devices.watch import DeviceWatch
-from specpanel.core.engine.client import EngineClient, Health
-from specpanel.core.engine.metrics import EngineCounters, ExpositionError, parse_exposition
+from specpanel.core.engine.client import Health
+from specpanel.core.engine.metrics import EngineCounters
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import (
     Frame,
@@ -24,6 +24,7 @@ from specpanel.core.monitor.frame import (
     ServerState,
     TrafficSample,
 )
+from specpanel.core.monitor.scraping import Scraper
 from specpanel.core.monitor.window import Window
 
 PERIOD_S = 1.0
@@ -41,6 +42,7 @@ class ServerFacts:
     """
 
     url: str
+    metrics_urls: tuple[str, ...] = ()  # where its engines expose theirs; empty: at ``url``
     name: str | None = None
     model: str | None = None
     drafter: str | None = None
@@ -102,6 +104,7 @@ class Monitor:
         self._scraped_s: float | None = None
         self._scrape_ms: float | None = None
         self._scrape_error: str | None = None
+        self._scrape_warning: str | None = None  # of several addresses one could not be read
         self._mark: str | None = None
         self.counters: EngineCounters | None = None
 
@@ -112,7 +115,8 @@ class Monitor:
     async def run(self) -> None:
         """Publish a Frame a second, on a grid that does not drift."""
         reading = asyncio.create_task(self.devices.run())
-        async with EngineClient(self._facts().url) as client:
+        facts = self._facts()
+        async with Scraper(facts.url, facts.metrics_urls) as client:
             due_s = time.monotonic()
             try:
                 while True:
@@ -130,16 +134,14 @@ class Monitor:
 
     async def scrape_now(self) -> EngineCounters | None:
         """Fresh counters outside the rhythm, for the ends of a measurement; None where they fail."""
-        async with EngineClient(self._facts().url, deadline_s=_OVERDUE_S) as client:
-            body = await client.metrics()
-        if body.text is None:
-            return None
-        try:
-            return parse_exposition(body.text).counters
-        except ExpositionError:
-            return None
+        facts = self._facts()
+        async with Scraper(facts.url, facts.metrics_urls) as client:
+            try:
+                return (await asyncio.wait_for(client.scrape(), _OVERDUE_S)).counters
+            except TimeoutError:
+                return None
 
-    def _poll(self, client: EngineClient) -> None:
+    def _poll(self, client: Scraper) -> None:
         facts = self._facts()
         if facts.starting or facts.exit_code is not None or facts.stopped:
             self._health = None
@@ -148,28 +150,20 @@ class Monitor:
             self._asked_s = time.monotonic()
             self._scraping = asyncio.create_task(self._scrape(client))
 
-    async def _scrape(self, client: EngineClient) -> None:
+    async def _scrape(self, client: Scraper) -> None:
         now = time.monotonic()
         if now - self._health_asked_s >= _HEALTH_EVERY_S:
             self._health_asked_s = now
             self._health = await client.health()
-        body = await client.metrics()
-        self._scrape_ms = body.took_ms
-        if body.text is None:
-            self._failed(body.error or "no answer")
+        found = await client.scrape()
+        self._scrape_ms = found.took_ms
+        if found.counters is None:
+            self._failed(found.error or "no answer")
             return
-        try:
-            exposition = parse_exposition(body.text)
-        except ExpositionError as error:
-            self._failed(error.message)
-            return
-        if not exposition.is_vllm:
-            self._failed(exposition.not_vllm or "/metrics is not vLLM's")
-            return
-        self.counters = exposition.counters
+        self.counters = found.counters
         self._scraped_s = time.monotonic()
-        self._scrape_error = None
-        self._window.add(self._scraped_s, exposition.counters)
+        self._scrape_error, self._scrape_warning = None, found.error
+        self._window.add(self._scraped_s, found.counters)
 
     def _failed(self, reason: str) -> None:
         self._scrape_error = reason
@@ -255,4 +249,4 @@ class Monitor:
         elif self._scraped_s is None:
             state = "not yet"
         age = None if self._scraped_s is None else now - self._scraped_s
-        return ScrapeSample(state, age, self._scrape_ms, error)
+        return ScrapeSample(state, age, self._scrape_ms, error or self._scrape_warning)

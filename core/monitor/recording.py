@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.frame import Frame
+from specpanel.core.private import private_opener
 
 SCHEMA_VERSION = 1
 
@@ -64,7 +65,7 @@ class Recorder:
                     f"{path} is there already and is not overwritten",
                     "Name another file for the recording, or remove this one.",
                 )
-            self._file = path.open("w", encoding="utf-8", buffering=1)
+            self._file = open(path, "w", encoding="utf-8", buffering=1, opener=private_opener)  # noqa: SIM115 - until `close`
         except OSError as error:
             raise _unwritable(path, error) from error
 

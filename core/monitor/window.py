@@ -9,10 +9,11 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from specpanel.core.engine.metrics import EngineCounters
+from specpanel.core.engine.metrics import EngineCounters, EngineSeries
 from specpanel.core.monitor.counting import Counts, EngineTrack, positions_of
 from specpanel.core.monitor.frame import EngineSample, LatencySample, SpeculationSample, Totals
 from specpanel.core.monitor.reasons import (
+    CACHE_USAGE_WRONG,
     FIRST_SCRAPE,
     INCONSISTENT,
     NO_COUNT,
@@ -194,6 +195,12 @@ class Window:
             preemptions=current.get("preemptions"),
             prefix_cache_hit_rate=hits / queries if queries and hits is not None else None,
             requests_finished=current.get("requests_finished"),
+            kv_cache_usage_absent=_no_usage(newest.total),
+            kv_cache_usages=(
+                tuple(one.kv_cache_usage for one in newest.engines)
+                if len(newest.engines) > 1
+                else ()
+            ),
         )
 
     def _speculation(
@@ -248,6 +255,13 @@ class Window:
         if not span.counter("drafts"):
             return NO_DRAFTS_LATELY.format(seconds=span.length_s)
         return None if span.counter("accepted_tokens") is not None else NO_COUNT
+
+
+def _no_usage(total: EngineSeries) -> str | None:
+    wrong = total.kv_cache_usage_wrong
+    if wrong is None or total.kv_cache_usage is not None:
+        return None
+    return CACHE_USAGE_WRONG.format(value=wrong)
 
 
 def _sum(parts: Iterable[dict[str, int]]) -> dict[str, int]:

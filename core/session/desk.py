@@ -18,7 +18,7 @@ from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
-from specpanel.core.monitor.monitor import Monitor, ServerFacts
+from specpanel.core.monitor.monitor import Monitor
 from specpanel.core.session.checks import as_error
 from specpanel.core.session.desk_recording import DeskRecording
 from specpanel.core.session.events import Event, FrameTaken, Listener, Note
@@ -34,6 +34,7 @@ from specpanel.core.session.served import (
 )
 from specpanel.core.session.settling import until_memory_is_steady, used_device_bytes
 from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
+from specpanel.core.session.watching import found_server
 from specpanel.core.settings.profile import Profile
 
 
@@ -115,9 +116,12 @@ class Desk:
         """Make a running server of ours the current one."""
         self._begin(f"adopting {record.name}", self._adopt(record))
 
-    def watch(self, url: str) -> None:
-        """Make a server of someone else's the current one; it is never stopped."""
-        self._begin(f"looking at {url}", self._watch_url(url))
+    def watch(self, url: str, metrics_urls: tuple[str, ...] = ()) -> None:
+        """Make a server of someone else's the current one; it is never stopped.
+
+        ``metrics_urls`` are its engines' where ``url`` is a router's.
+        """
+        self._begin(f"looking at {url}", self._watch_url(url, metrics_urls))
 
     def stop(self) -> None:
         """Stop the current server, or the start that is on its way."""
@@ -339,12 +343,9 @@ class Desk:
             raise NotRunningError(f"{record.name} is not running any more")
         await self._replace(served_record(record))
 
-    async def _watch_url(self, url: str) -> None:
+    async def _watch_url(self, url: str, metrics_urls: tuple[str, ...]) -> None:
         async with EngineClient(url) as client:
-            version = await client.require_vllm()
-            names = await client.model_names()
-            model = names[0] if names else None
-            facts = ServerFacts(url=client.url, version=version, model=model)
+            facts = await found_server(client, metrics_urls)
         await self._replace(Served(facts))
 
     async def _replace(self, served: Served) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from specpanel.core.engine.client import EngineClient
-from specpanel.core.errors import RecordingError
+from specpanel.core.errors import RecordingError, ServerUnreachableError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -12,6 +12,7 @@ from specpanel.core.monitor.recording import Recorder, frame_line, read_recordin
 from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.events import FrameTaken, Listener
 from specpanel.core.session.explaining import Findings
+from specpanel.core.web import server_root
 
 _LONGEST_GAP_S = 5.0
 
@@ -24,8 +25,12 @@ async def watch_server(
     *,
     duration_s: float | None = None,
     record: Path | None = None,
+    metrics_urls: tuple[str, ...] = (),
 ) -> None:
     """Publish Frames of the server at ``url`` until ``stop`` or ``duration_s``, and tell what they show.
+
+    Args:
+        metrics_urls: addresses of the engines where ``url`` is a router's, which counts no drafts.
 
     Raises:
         ServerUnreachableError: nothing answers there, or it is not vLLM. Once it answered, a server that
@@ -33,9 +38,7 @@ async def watch_server(
         RecordingError: the recording cannot be written.
     """
     async with EngineClient(url) as client:
-        version = await client.require_vllm()
-        names = await client.model_names()
-        facts = ServerFacts(url=client.url, version=version, model=names[0] if names else None)
+        facts = await found_server(client, metrics_urls)
     recorder = None if record is None else Recorder(record)
     if recorder is not None:
         recorder.write(writer_line())
@@ -63,6 +66,29 @@ async def watch_server(
         await asyncio.gather(running, stopping, return_exceptions=True)
         if recorder is not None:
             _close(recorder, "interrupted" if stop.is_set() else "the watch ended")
+
+
+async def found_server(client: EngineClient, metrics_urls: tuple[str, ...] = ()) -> ServerFacts:
+    """What is known of somebody else's server.
+
+    Raises:
+        ServerUnreachableError: nothing answers there, or no address given is vLLM's.
+        ConfigurationError: one of ``metrics_urls`` is no address.
+    """
+    if metrics_urls:
+        health = await client.health()
+        if not health.alive:
+            raise ServerUnreachableError(f"nothing answers at {client.url} ({health.reason})")
+        version = None
+    else:
+        version = await client.require_vllm()
+    names = await client.model_names()
+    return ServerFacts(
+        url=client.url,
+        metrics_urls=tuple(map(server_root, metrics_urls)),
+        version=version,
+        model=names[0] if names else None,
+    )
 
 
 def _close(recorder: Recorder, reason: str) -> None:

@@ -13,6 +13,7 @@ import tomli_w
 from pydantic import ValidationError
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.private import private_opener
 from specpanel.core.settings.complaints import complaint
 from specpanel.core.settings.overrides import Overrides, overlaid
 from specpanel.core.settings.paths import profiles_folder
@@ -133,10 +134,10 @@ def find_profile(name: str) -> Path:
     names = sorted(
         {file.stem for folder in (profiles_folder(), PRESETS) for file in folder.glob("*.toml")}
     )
-    close = difflib.get_close_matches(name, names, n=3) or names
+    close = difflib.get_close_matches(name, names, n=3)
+    meant = f"Did you mean {' or '.join(close)}? " if close else ""
     raise ConfigurationError(
-        f"there is no profile called {name}",
-        f"Did you mean {', '.join(close)}? specpanel profile list shows all.",
+        f"there is no profile called {name}", f"{meant}specpanel profile list shows all."
     )
 
 
@@ -173,7 +174,8 @@ def write_profile(profile: Profile, *, overwrite: bool = False) -> Path:
     partial = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(profile_text(profile), encoding="utf-8")
+        with open(partial, "w", encoding="utf-8", opener=private_opener) as file:
+            file.write(profile_text(profile))
         os.replace(partial, path)
     except (OSError, UnicodeEncodeError) as error:
         with contextlib.suppress(OSError):

@@ -115,7 +115,7 @@ async def test_metrics_that_fail_say_why(server: PlainServer) -> None:
     server.answers["/metrics"] = answer("500 Internal Server Error", b"oops")
     async with EngineClient(server.url) as client:
         body = await client.metrics()
-    assert (body.text, body.error) == (None, "/metrics answers 500")
+    assert (body.text, body.error) == (None, "/metrics answers 500 (oops)")
 
 
 @pytest.mark.parametrize("misbehaviour", [endless, silent])

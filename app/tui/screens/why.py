@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from specpanel.app.tui.ink import clean
+from specpanel.app.tui.ink import clean, fit, text_of
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.dialogs import Dialog
 from specpanel.core.monitor.frame import Frame
@@ -105,7 +105,8 @@ def _choices(choices: "Sequence[Choice]") -> Content:
         mark = "  otherwise" if choice.agrees is False else ""
         rows.append(
             Content.assemble(
-                f"{clean(choice.name):<26}{chosen:<22}",
+                text_of(fit(((f"{clean(choice.name)} ", ""),), 26))
+                + text_of(fit(((f"{chosen} ", ""),), 22)),
                 (f"{wished}{mark}", style),
             )
         )
