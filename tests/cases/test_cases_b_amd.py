@@ -58,7 +58,7 @@ def test_b01_na_in_the_place_of_a_number_is_an_absent_figure(tmp_path: Path) -> 
         ("apu", 54, None, "hwmon power1_average"),
     ],
 )
-def test_b02_power_is_taken_from_where_the_generation_has_it_and_the_source_is_named(
+def test_b02_s11_power_is_taken_from_where_the_generation_has_it_and_the_source_is_named(
     name: str, watts: float, limit: float | None, source: str, tmp_path: Path
 ) -> None:
     sample, _ = read(name, tmp_path)
@@ -75,7 +75,7 @@ def test_b02_the_vendors_own_names_stand_beside_the_common_ones(tmp_path: Path) 
     assert "average_socket_power" not in fields
 
 
-def test_b04_the_two_dies_of_a_package_have_one_power(tmp_path: Path) -> None:
+def test_b04_s11_the_two_dies_of_a_package_have_one_power(tmp_path: Path) -> None:
     sample, _ = read("mi250_dies", tmp_path)
     assert [device.kind for device in sample.devices] == ["die"] * 4
     assert [one.power_w for one in sample.readings] == [94, None, 96, None]
@@ -84,7 +84,7 @@ def test_b04_the_two_dies_of_a_package_have_one_power(tmp_path: Path) -> None:
     assert totals(sample).memory_total_bytes == 4 * 65520 * 2**20
 
 
-def test_b05_amdsmi_without_its_library_is_a_sentence_and_prints_nothing(tmp_path: Path) -> None:
+def test_b05_s11_amdsmi_without_its_library_is_a_sentence_and_prints_nothing(tmp_path: Path) -> None:
     environment = build(script("amdsmi_no_library"), tmp_path)
     ran = subprocess.run(
         [Path(sys.executable).with_name("specpanel"), "devices"],
@@ -129,7 +129,7 @@ def test_b07_what_rocm_installed_is_taken_before_what_pip_did(
     assert "the one of ROCm" in (amdsmi.reason or "")
 
 
-def test_b08_in_wsl_telemetry_is_unavailable_and_serving_is_not_blocked(tmp_path: Path) -> None:
+def test_b08_s11_in_wsl_telemetry_is_unavailable_and_serving_is_not_blocked(tmp_path: Path) -> None:
     sample, _ = read("wsl", tmp_path)
     assert "telemetry unavailable in WSL (code 34)" in words.none_found(sample)
     assert not outlook(sample, {}, "amd", {"amd": "telemetry unavailable in WSL"}).blocked
@@ -166,7 +166,7 @@ async def test_b10_an_idle_card_that_may_sleep_is_left_alone_for_a_while(tmp_pat
         assert watch.sample().readings[0].utilisation_percent == 0
 
 
-def test_b11_partitions_answer_in_shapes_of_their_own(tmp_path: Path) -> None:
+def test_b11_s11_partitions_answer_in_shapes_of_their_own(tmp_path: Path) -> None:
     sample, _ = read("mi300x_cpx", tmp_path)
     assert reading(sample, "0:0").utilisation_percent == 12
     assert reading(sample, "0:2").utilisation_percent == 0
@@ -187,7 +187,7 @@ def test_b13_the_memory_of_a_card_is_counted_once_however_many_partitions_claim_
     assert [(one.device.label, one.shared) for one in seen.devices] == [("0:3", True)]
 
 
-def test_b14_what_amdsmi_does_not_tell_of_an_apu_comes_from_the_drivers_files(
+def test_b14_s11_what_amdsmi_does_not_tell_of_an_apu_comes_from_the_drivers_files(
     tmp_path: Path,
 ) -> None:
     sample, _ = read("apu", tmp_path)
@@ -214,7 +214,7 @@ def test_b16_temperature_comes_from_the_junction_before_the_edge(tmp_path: Path)
     )
 
 
-def test_b17_65535_and_2_64_minus_1_are_not_available(tmp_path: Path) -> None:
+def test_b17_s11_65535_and_2_64_minus_1_are_not_available(tmp_path: Path) -> None:
     sample, _ = read("navi_sentinels", tmp_path)
     figures = reading(sample, "0")
     assert figures.utilisation_percent is None

@@ -193,7 +193,7 @@ def orphan() -> Iterator[tuple[int, str, int]]:
             os.kill(child, signal.SIGKILL)
 
 
-def test_d01_what_a_killed_server_left_behind_is_found_by_its_session_and_nothing_else(orphan):
+def test_d01_s15_what_a_killed_server_left_behind_is_found_by_its_session_and_nothing_else(orphan):
     pid, mark, child = orphan
     deadline = time.monotonic() + 60
     while identity.session_members(pid, mark) != [child] and time.monotonic() < deadline:
@@ -202,7 +202,7 @@ def test_d01_what_a_killed_server_left_behind_is_found_by_its_session_and_nothin
     assert not identity.leader_lives(pid, mark)
 
 
-def test_d01_a_pid_that_somebody_else_has_now_is_never_touched():
+def test_d01_s15_a_pid_that_somebody_else_has_now_is_never_touched():
     mine = os.getpid()
     assert identity.pid_was_reused(mine, "another-boot/1")
     assert identity.session_members(mine, "another-boot/1") == []

@@ -45,7 +45,7 @@ def test_server_leads_a_session_of_its_own(bench: Workbench, fake_facts: Interpr
     assert identity.start_mark(pid) == server.record.start_mark
 
 
-def test_server_has_a_closed_stdin_and_writes_its_log_itself(
+def test_f07_server_has_a_closed_stdin_and_writes_its_log_itself(
     bench: Workbench, fake_facts: InterpreterFacts
 ) -> None:
     server = started(bench, fake_facts)
@@ -93,7 +93,7 @@ def test_hurry_cuts_the_wait_before_the_kill_short(
     bench.assert_nothing_left()
 
 
-def test_worker_in_a_session_of_its_own_is_found_by_the_id_and_ended(
+def test_d01_worker_in_a_session_of_its_own_is_found_by_the_id_and_ended(
     bench: Workbench, fake_facts: InterpreterFacts
 ) -> None:
     server = started(bench, fake_facts, worker="own session")
@@ -137,7 +137,7 @@ def bystander(bench: Workbench) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("mark", ["another boot/12345", None], ids=["another start", "no start"])
-def test_process_that_got_the_pid_of_a_dead_server_is_never_touched(
+def test_d01_s15_process_that_got_the_pid_of_a_dead_server_is_never_touched(
     bench: Workbench, mark: str | None
 ) -> None:
     other = bystander(bench)

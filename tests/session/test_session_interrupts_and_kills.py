@@ -75,7 +75,7 @@ def assert_recording_is_whole(ended: Ended) -> None:
 
 @pytest.mark.parametrize("sign", [sign.name for sign in SIGNALS])
 @pytest.mark.parametrize("phase", PHASES)
-def test_signal_ends_a_run_in_order(flown: Flown, phase: str, sign: str) -> None:
+def test_f05_signal_ends_a_run_in_order(flown: Flown, phase: str, sign: str) -> None:
     ended = flown[f"{phase} {sign}"].result()
     panel = ended.panel
     assert ended.code == 130, panel.err
@@ -126,7 +126,7 @@ def test_interrupted_run_without_json_prints_its_summary(bench: Workbench) -> No
 # -- killed -----------------------------------------------------------------------------------------
 
 
-def test_server_outlives_a_killed_panel_and_is_listed_and_ended(bench: Workbench) -> None:
+def test_d01_server_outlives_a_killed_panel_and_is_listed_and_ended(bench: Workbench) -> None:
     recording = bench.folder / "run.ndjson"
     panel = bench.run(*LONG, "--record", recording)
     panel.until("traffic", requests_done(5))

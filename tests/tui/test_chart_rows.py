@@ -93,7 +93,7 @@ def test_every_row_has_the_width_of_the_chart(glyphs: Glyphs) -> None:
 
 
 @pytest.mark.parametrize("size", [(0, 0), (1, 1), (5, 20), (13, 8), (80, 2)])
-def test_a_size_without_room_gives_blank_rows_and_no_error(size: tuple[int, int]) -> None:
+def test_f17_a_size_without_room_gives_blank_rows_and_no_error(size: tuple[int, int]) -> None:
     plot = LinePlot([Series("a", "series-1")])
     plot.resize(*size, 60)
     plot.add(1.0, (1.0,))

@@ -59,7 +59,7 @@ def test_ctrl_c_asks_and_the_server_can_be_left_found_again_and_stopped(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_panel_cleanly_and_leaves_the_server(
+def test_f05_a_signal_ends_the_panel_cleanly_and_leaves_the_server(
     terminal: Terminal, number: signal.Signals
 ) -> None:
     terminal.child.kill(number)
@@ -83,7 +83,7 @@ def test_an_interrupt_from_outside_asks_like_ctrl_c(terminal: Terminal) -> None:
     assert running_servers() == []
 
 
-def test_a_terminal_that_has_gone_ends_the_panel_and_leaves_the_server(terminal: Terminal) -> None:
+def test_f04_a_terminal_that_has_gone_ends_the_panel_and_leaves_the_server(terminal: Terminal) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, terminal.child.child_fd)  # closes our end of the terminal, keeps the number
     os.close(nowhere)

@@ -144,7 +144,7 @@ async def makes_a_difference(act: Act, key: Key) -> bool:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("scope", SCENES_OF_SCOPES)
-async def test_each_key_makes_a_difference_that_can_be_seen(
+async def test_f20_each_key_makes_a_difference_that_can_be_seen(
     scope: Scope, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = SCENES[SCENES_OF_SCOPES[scope]]
@@ -192,7 +192,7 @@ def test_every_key_stands_in_the_documentation_with_its_id() -> None:
     assert missing == [], "python scripts/panel_page.py writes them"
 
 
-def test_no_screen_has_a_key_that_is_not_in_the_table() -> None:
+def test_f20_no_screen_has_a_key_that_is_not_in_the_table() -> None:
     from specpanel.app.tui.panel import Panel
     from specpanel.app.tui.screens import dialogs, sessions_dialogs, switcher, why
     from specpanel.app.tui.screens.base import PanelScreen

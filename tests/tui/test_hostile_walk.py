@@ -44,7 +44,7 @@ WALKS: dict[str, tuple[Scene, Walk]] = {
 
 
 @pytest.mark.parametrize("name", WALKS)
-async def test_on_live_and_in_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_on_live_and_in_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scene, walk = WALKS[name]
     async with staged(scene, (160, 40), monkeypatch) as act:
         for text in HOSTILE:
@@ -56,7 +56,7 @@ def _letters(text: str) -> str:
     return "".join(text.replace("│", "").split())
 
 
-async def test_in_every_dialog(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_in_every_dialog(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "  ".join(HOSTILE)
     dialogs = (
         ErrorScreen(LaunchError(text, "fix"), has_log=True),
@@ -80,7 +80,7 @@ async def test_in_every_dialog(monkeypatch: pytest.MonkeyPatch) -> None:
             act.panel.pop_screen()
 
 
-async def test_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_f02_s09_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     def log() -> None:
         logs_folder().mkdir(parents=True)
         text = "".join(f"{line}\n" for line in HOSTILE)
@@ -94,7 +94,7 @@ async def test_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
         await act.sees(*HOSTILE)
 
 
-async def test_in_the_list_of_sessions_and_its_details(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_in_the_list_of_sessions_and_its_details(monkeypatch: pytest.MonkeyPatch) -> None:
     def runs() -> None:
         folder = recordings_folder()
         folder.mkdir(parents=True)
@@ -113,7 +113,7 @@ async def test_in_the_list_of_sessions_and_its_details(monkeypatch: pytest.Monke
             await act.press("down")
 
 
-async def test_among_profiles_and_in_what_preflight_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_among_profiles_and_in_what_preflight_says(monkeypatch: pytest.MonkeyPatch) -> None:
     def catalogue(*, overrides: Overrides) -> list[ProfileFile]:
         [file] = [file for file in stage.catalogue() if file.name == BROKEN]
         return [
@@ -141,7 +141,7 @@ async def test_among_profiles_and_in_what_preflight_says(monkeypatch: pytest.Mon
             await act.sees(f"Mend {text}"[:48])
 
 
-async def test_in_the_switcher(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_in_the_switcher(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuple(Choice("profile", text[:30], text, error=text) for text in HOSTILE)
 
     async def play(act: Act) -> None:

@@ -131,7 +131,7 @@ async def test_an_end_after_a_run_keeps_the_charts_and_says_why_above_them() -> 
         assert "The server ended with code -9: killed" in text(panel)
 
 
-async def test_failing_metrics_while_the_server_is_up_are_a_state_of_their_own() -> None:
+async def test_c08_failing_metrics_while_the_server_is_up_are_a_state_of_their_own() -> None:
     frames = [*synthetic_frames(60), scrape_failing_frame(61, "timed out")]
     async with shown(frames) as (panel, _, pilot):
         screen = text(panel)
@@ -207,7 +207,7 @@ async def test_brackets_choose_the_chart_of_a_small_terminal() -> None:
         assert live.charts[3].display
 
 
-async def test_c_shows_conditional_rates() -> None:
+async def test_c17_c_shows_conditional_rates() -> None:
     async with shown(synthetic_frames(90)) as (_, live, pilot):
         unconditional = live.charts[1].text_rows()
         await pilot.press("c")
@@ -244,7 +244,7 @@ async def test_help_lists_every_key_and_closes() -> None:
 
 
 @pytest.mark.parametrize("size", [(59, 15), (60, 14), (20, 5), (1, 1)])
-async def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, int]) -> None:
+async def test_f17_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, int]) -> None:
     async with shown(synthetic_frames(30), size) as (panel, _, pilot):
         message = f"needs 60x15, has {size[0]}x{size[1]}"
         shown_text = " ".join(text(panel).split())
@@ -254,7 +254,7 @@ async def test_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[i
         assert "acc length" in text(panel)
 
 
-async def test_a_storm_of_resizes_ends_in_a_whole_picture() -> None:
+async def test_f17_a_storm_of_resizes_ends_in_a_whole_picture() -> None:
     async with shown(synthetic_frames(90)) as (panel, _, pilot):
         for width, height in (
             (80, 24),

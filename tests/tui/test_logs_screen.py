@@ -229,7 +229,7 @@ async def test_levels_and_errors_are_found_and_marked_without_colour(log: Path) 
         assert screen.shown.level == "error"
 
 
-async def test_scrapes_are_folded_and_counted_until_asked_for(log: Path) -> None:
+async def test_c26_scrapes_are_folded_and_counted_until_asked_for(log: Path) -> None:
     write(log, [*records(5), *[PROBE] * 40, *records(5, 5)])
     async with shown((80, 24)) as (panel, _, pilot):
         await until_text(panel, pilot, "50 lines", "40 folded", "message 4", "message 5")
@@ -296,7 +296,7 @@ async def test_a_log_that_is_rotated_is_said_and_followed(log: Path) -> None:
         await until_text(panel, pilot, "file is gone")
 
 
-async def test_hostile_lines_are_shown_as_they_are(log: Path) -> None:
+async def test_f01_hostile_lines_are_shown_as_they_are(log: Path) -> None:
     write_bytes(log, b"\x00\xff\xfe\x1b[2J\x1b]0;title\x07bytes\r\n" + b"A" * (1 << 20) + b"\n")
     write(log, HOSTILE)
     async with shown() as (panel, _, pilot):
@@ -356,7 +356,7 @@ async def answered_s(screen: LogsScreen, pilot: Pilot[None]) -> float:
     return answered
 
 
-async def test_a_flood_of_lines_costs_no_key(log: Path) -> None:
+async def test_f10_a_flood_of_lines_costs_no_key(log: Path) -> None:
     write(log, records(1000))
     panel = Panel(Feed(), auto_tick=True, first_mode="logs")
     async with panel.run_test(size=(120, 40)) as pilot:

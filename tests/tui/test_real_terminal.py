@@ -73,7 +73,7 @@ def test_no_colour_is_obeyed(terminals: Callable[..., Terminal]) -> None:
         assert red == green == blue
 
 
-def test_an_old_locale_gets_ascii(terminals: Callable[..., Terminal]) -> None:
+def test_f14_an_old_locale_gets_ascii(terminals: Callable[..., Terminal]) -> None:
     terminal = terminals("--history", "60", LC_ALL="en_US.ISO-8859-1")
     terminal.sees("Acceptance length")
     terminal.sees("filling the feed")
@@ -83,7 +83,7 @@ def test_an_old_locale_gets_ascii(terminals: Callable[..., Terminal]) -> None:
     assert terminal.text().isascii()
 
 
-def test_a_dumb_terminal_gets_one_sentence_and_status_2(terminals: Callable[..., Terminal]) -> None:
+def test_f14_a_dumb_terminal_gets_one_sentence_and_status_2(terminals: Callable[..., Terminal]) -> None:
     terminal = terminals(TERM="dumb")
     assert terminal.ends() == 2
     assert b"specpanel watch" in terminal.raw

@@ -112,7 +112,7 @@ def test_layers_with_a_window_do_not_grow():
     assert (config.layers, config.attention_layers) == (30, 10)
 
 
-def test_a_family_name_alone_is_no_mla():
+def test_s12f_a_family_name_alone_is_no_mla():
     assert not parse(DEEPSEEK_V3 | {"kv_lora_rank": None}).is_mla
     assert not parse(SMOL | {"kv_lora_rank": 512}).is_mla
 
@@ -194,7 +194,7 @@ def test_a_damaged_speculators_section_does_not_stop_the_reading(section):
         (b" " * (LIMIT_BYTES + 1), "too much for a model's configuration"),
     ],
 )
-def test_a_file_that_is_no_configuration_gives_a_readable_error(tmp_path, content, reason):
+def test_s12h_a_file_that_is_no_configuration_gives_a_readable_error(tmp_path, content, reason):
     with pytest.raises(ConfigurationError, match=r"config\.json") as caught:
         read_config(folder_with(tmp_path, content))
     assert reason in caught.value.message

@@ -230,7 +230,7 @@ def test_errors_after_an_unfinished_line_are_no_fault(log: Path) -> None:
     assert index.notable_before(last) == last - 1
 
 
-def test_a_line_of_a_megabyte_is_one_line_and_binary_is_harmless(log: Path) -> None:
+def test_f10_a_line_of_a_megabyte_is_one_line_and_binary_is_harmless(log: Path) -> None:
     log.write_bytes(b"before\n" + b"A" * MIB + b"\n\x00\x01\xff\xfe\x1b[2Jtext\r\nlast\n")
     for anchor in ("start", "end"):
         index = finished(LogIndex(LogFile(log), anchor=anchor))  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_a_line_of_a_megabyte_is_one_line_and_binary_is_harmless(log: Path) -> N
         assert len(index.whole(entry.offset).text) == 1 << 16
 
 
-def test_a_large_log_opens_at_once_and_memory_stays_flat(log: Path) -> None:
+def test_f10_a_large_log_opens_at_once_and_memory_stays_flat(log: Path) -> None:
     sparse_log(log, 200 * MIB)
     process = psutil.Process()
     small = LogIndex(LogFile(log), LogFilter("message 7"))

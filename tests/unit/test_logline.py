@@ -41,7 +41,7 @@ def test_lines_of_the_http_server_have_a_level_and_no_process():
     )
 
 
-def test_colours_and_titles_are_stripped():
+def test_f11_colours_and_titles_are_stripped():
     line = parse_line(
         b"\x1b]0;a title\x07\x1b[0;36m(APIServer pid=77)\x1b[0;0m INFO 09-14 09:00:00 [util.py:9] \r\n"
     )
