@@ -36,7 +36,7 @@ def demo(
         start_in_panel(profile, mouse=not no_mouse)
         return
     from specpanel.app.cli.run import fly
-    from specpanel.core.session.session import Plan
+    from specpanel.core.session.plan import Plan
 
     if profile.traffic.requests is None and profile.traffic.duration_s is None:
         traffic = profile.traffic.model_copy(update={"requests": _REQUESTS_WITHOUT_TTY})

@@ -206,10 +206,28 @@ def _short(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 
+def _run_lines(result: Table) -> Iterator[str]:
+    """A run in short; its recording tells the rest."""
+    yield f"{one_line(result['model'])}, {result['concurrency']} at a time"
+    for leg in result["legs"]:
+        k = f" K={leg['draft_tokens']}" if leg["draft_tokens"] else ""
+        speed = leg["output_tokens_per_s"]
+        told = "n/a" if speed is None else f"{speed:.1f} tok/s"
+        tpot = next((each["value_ms"] for each in leg["tpot_ms"] if each["share"] == 0.5), None)
+        each = "" if tpot is None else f", time per output token p50 {tpot:.1f} ms"
+        done = leg["requests"] - leg["failed"]
+        yield row(f"{one_line(leg['drafter'])}{k}", f"{told}{each}, {done} requests")
+        length = (leg["acceptance"] or {}).get("acceptance_length")
+        if length is not None:
+            yield row("acceptance length", f"{length:.2f}")
+
+
 _KINDS: dict[str, Callable[[Table], Iterator[str]]] = {
     "breakeven": _breakeven_lines,
     "compare": _compare_lines,
     "parity": _parity_lines,
+    "run": _run_lines,
+    "tune": _tuned_lines,
 }
 
 

@@ -26,6 +26,7 @@ from specpanel.core.session.events import (
 )
 
 _QUIET_S = 5.0
+_INDENT = " " * 9
 
 
 class JsonPrinter:
@@ -108,9 +109,11 @@ def step_text(event: Event) -> str | None:
         case Launched(name, pid, url, log, _):
             return f"starting {name} (pid {pid}) for {url}; log: {log}"
         case PhaseEntered(phase, detail, elapsed_s, _, _):
-            return f"{elapsed_s:5.0f} s  {phase}" + (f"  {detail}" if detail else "")
+            # The column of seconds is the Frames' own; a start counts from its launch, in words.
+            told = f"{_INDENT}{phase}, {elapsed_s:.0f} s into the start"
+            return f"{told}  {detail}" if detail else told
         case Ready(url, took_s):
-            return f"{took_s:5.0f} s  ready at {url}"
+            return f"{_INDENT}ready at {url} after {took_s:.0f} s"
         case RequestDone(_, request) if request.error is not None:
             return f"! request {request.index} ({request.prompt_id}) failed: {request.error}"
         case Stopped(name, killed, took_s, survivors):

@@ -63,7 +63,9 @@ def _list(as_json: bool) -> None:
     for one in found:
         typer.echo(line("experiment", _head(one)) if as_json else experiment_line(one))
     if not found and not as_json:
-        talk("There are no results yet: specpanel compare, breakeven and parity keep theirs here.")
+        talk(
+            "There are no results yet: specpanel run, compare, breakeven, tune and parity keep theirs here."
+        )
 
 
 @app.command(help="Show what an experiment found.")
@@ -83,6 +85,25 @@ def show(name: Name, as_json: options.Json = False) -> None:
         typer.echo(experiment_text(found))
 
 
+@app.command(help="Delete what an experiment found, with all that it measured.")
+@guarded
+def delete(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without being asked.")] = False,
+) -> None:
+    from specpanel.core.errors import ConfigurationError
+    from specpanel.core.lab.store import Store
+
+    with Store() as store:
+        found = store.find(name)
+        if not yes:
+            raise ConfigurationError(
+                f"{found.id} ({found.title}) would be deleted for good", "Say --yes to do it."
+            )
+        store.delete(found.id)
+    talk(f"deleted {found.id}")
+
+
 @app.command(help="Write an experiment out: json, csv (a row a request), markdown or html.")
 @guarded
 def export(
@@ -98,7 +119,7 @@ def export(
         typer.Option("--out", "-o", help="File to write; standard output where absent."),
     ] = None,
 ) -> None:
-    from specpanel.core.errors import SpecpanelError
+    from specpanel.core.errors import ConfigurationError, SpecpanelError
     from specpanel.core.lab.export import exported
     from specpanel.core.lab.store import Store
 
@@ -107,6 +128,10 @@ def export(
     if out is None:
         typer.echo(text, nl=False)
         return
+    if not out.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"there is no folder {out.absolute().parent}", "Make it first, or write elsewhere."
+        )
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -11,8 +11,11 @@ from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded, say, talk
 
 if TYPE_CHECKING:
-    from specpanel.core.session.session import Plan
+    from specpanel.core.engine.interpreter_facts import InterpreterFacts
+    from specpanel.core.session.plan import Outcome, Plan
+    from specpanel.core.session.summary import Leg
     from specpanel.core.settings.profile import Profile
+    from specpanel.core.speculation.verdict import Verdict
 
 HELP = (
     "Launch vLLM with a drafter, send traffic, and say what speculation did. "
@@ -86,7 +89,7 @@ def _plan(
     keep_running: bool,
 ) -> "Plan":
     from specpanel.core.errors import ConfigurationError
-    from specpanel.core.session.session import Plan
+    from specpanel.core.session.plan import Plan
 
     if attach is not None and baseline:
         raise ConfigurationError(
@@ -130,17 +133,51 @@ def fly(plan: "Plan", *, as_json: bool) -> None:
 
     from specpanel.app.cli.progress import JsonPrinter, PlainPrinter
     from specpanel.app.cli.signals import on_stop_signals
-    from specpanel.core.session.session import Outcome, Session
+    from specpanel.core.session.plan import Outcome
+    from specpanel.core.session.session import Session
 
     async def whole() -> Outcome:
-        session = Session(plan, JsonPrinter() if as_json else PlainPrinter())
+        printer = JsonPrinter() if as_json else PlainPrinter()
+        session = Session(plan, printer, judge=_judged_by_experiments)
         on_stop_signals(session.interrupt)
         return await session.run()
 
     outcome = asyncio.run(whole())
     if plan.record_by_itself and plan.record is not None and plan.record.exists() and not as_json:
         talk(f"recorded: specpanel runs show {plan.record.stem}")
+    if plan.attach is None:
+        _keep(plan, outcome, as_json=as_json)
     if outcome.error is not None:
         say(outcome.error)
     if outcome.exit_code:
         raise typer.Exit(int(outcome.exit_code))
+
+
+def _judged_by_experiments(
+    profile: "Profile", leg: "Leg", facts: "InterpreterFacts"
+) -> "Verdict | None":
+    """Whether it pays by earlier experiments; a store that cannot be read says nothing."""
+    from specpanel.core.errors import RecordingError
+    from specpanel.core.lab.runs import verdict_from_store
+
+    try:
+        return verdict_from_store(profile, leg, facts)
+    except RecordingError as error:
+        talk(f"{error} The verdict does without earlier experiments.")
+        return None
+
+
+def _keep(plan: "Plan", outcome: "Outcome", *, as_json: bool) -> None:
+    """Put the run beside the experiments; it has ended well even where that cannot be done."""
+    from specpanel.core.errors import RecordingError
+    from specpanel.core.lab.runs import keep_run
+    from specpanel.core.lab.store import Store
+
+    try:
+        with Store() as store:
+            name = keep_run(store, plan, outcome)
+    except RecordingError as error:
+        talk(f"the run is not among the results: {error}")
+        return
+    if name is not None and not as_json:
+        talk(f"kept: specpanel results show {name}")

@@ -84,7 +84,8 @@ def tune(
     after = with_schedule(profile, found, write or f"{profile.name.split('+')[0]}-tuned"[:64])
     path = write_profile(after, overwrite=force)
     table = {**asdict(found), "profile": str(path)}
-    typer.echo(line("tuned", table) if as_json else tuned_text(table))
+    kept = _keep(profile, experiment, table)
+    typer.echo(line("tuned", {**table, "id": kept}) if as_json else tuned_text(table))
     for load in compared_at:
         _verify(profile, found, after, load, minutes, as_json=as_json)
     if no_verify:
@@ -128,6 +129,19 @@ def _curve(
     if ended.id is None or ended.result is None:
         raise typer.Exit(1)
     return ended.id, ended.result
+
+
+def _keep(profile: "Profile", evidence: str, table: dict[str, Any]) -> str:
+    """The schedule beside the break-even that it rests on, and measured where that was."""
+    from specpanel.core.lab.store import DONE, Store
+
+    with Store() as store:
+        measured = store.find(evidence)
+        settings = {"evidence": evidence}
+        name = store.begin("tune", profile.name, settings, measured.environment, measured.seed)
+        conclusion = f"{' '.join(table['words'])}; the best single K is {table['best_k']}"
+        store.finish(name, DONE, conclusion, table)
+    return name
 
 
 def _verify(

@@ -193,10 +193,14 @@ class Breakeven:
                 drafted += done.records if k is None else ()
                 conditions = {"concurrency": load, "k": k, "group": block}
                 ledger.block(runs[which], block, conditions, done.records)
-        self._take(load, tallies, drafted)
+        self._take(load, tallies, drafted, ledger)
 
     def _take(
-        self, load: int, tallies: dict[int | None, Tally], drafted: Sequence[RequestRecord]
+        self,
+        load: int,
+        tallies: dict[int | None, Tally],
+        drafted: Sequence[RequestRecord],
+        ledger: Ledger,
     ) -> None:
         broken = set().union(*(tally.broken for tally in tallies.values()))
         plain = tallies[0].whole(broken)
@@ -217,7 +221,7 @@ class Breakeven:
                 groups=found.groups,
             )
             self._steps.append(point)
-            self.tell(PointMeasured(point.sentence, asdict(point)))
+            self._tell_point(PointMeasured(point.sentence, asdict(point)), ledger)
         drafter = tallies.get(None)
         if drafter is None:
             return
@@ -239,7 +243,11 @@ class Breakeven:
             conditional=_conditional(drafted),
         )
         self._real.append(real)
-        self.tell(PointMeasured(real.sentence, asdict(real)))
+        self._tell_point(PointMeasured(real.sentence, asdict(real)), ledger)
+
+    def _tell_point(self, measured: PointMeasured, ledger: Ledger) -> None:
+        self.tell(measured)
+        ledger.told(measured)
 
     def _drafting(
         self, tallies: dict[int | None, Tally], drafter: dict[int, Sums], broken: set[Cell]

@@ -136,7 +136,7 @@ class Comparison:
                 for server in (*up[turn:], *up[:turn]):
                     await self._block(server, group, number, blocks[group], ledger, stop)
                 self._sent += 1
-                self._look()
+                self._look(ledger)
 
     async def _in_turn(
         self, blocks: Sequence[Sequence[Prompt]], ledger: Ledger, stop: Stop
@@ -161,7 +161,7 @@ class Comparison:
                         place = number * len(a_round) + group
                         await self._block(server, group, place, prompts, ledger, stop)
             self._sent += len(a_round)
-            self._look()
+            self._look(ledger)
             if self._reason in ("narrow enough", "out of time"):
                 return
         self._reason = "out of requests"
@@ -189,7 +189,7 @@ class Comparison:
         conditions = {"group": group, "concurrency": traffic.concurrency}
         ledger.block(self._runs[name], number, conditions, done.records)
 
-    def _look(self) -> None:
+    def _look(self, ledger: Ledger) -> None:
         reference, *others = self.plan_.arms
         broken = self._broken()
         before = self._tallies[reference.name].whole(broken)
@@ -200,7 +200,9 @@ class Comparison:
             ratios[arm.name] = contrast(TPOT, before, after, resamples=_QUICK).value
             widths[arm.name] = half_width(before, after)
         elapsed_s = time.monotonic() - self._began_s
-        self.tell(BlockMeasured(self._sent, elapsed_s, ratios, widths))
+        measured = BlockMeasured(self._sent, elapsed_s, ratios, widths)
+        self.tell(measured)
+        ledger.told(measured)
         self._reason = self.plan_.stopping.reason(
             widths.values(), len(before), elapsed_s, self._sent * self._block_prompts
         )

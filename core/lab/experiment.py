@@ -1,14 +1,20 @@
 """How every experiment begins and ends: in the store, told as events, also after Ctrl-C or a failure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from specpanel.core.engine.registry import table_without_secrets
 from specpanel.core.errors import ExitCode, SpecpanelError
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.environment import read_environment
-from specpanel.core.lab.events import ExperimentBegan, ExperimentEnded, LabListener
+from specpanel.core.lab.events import (
+    BlockMeasured,
+    ExperimentBegan,
+    ExperimentEnded,
+    LabListener,
+    PointMeasured,
+)
 from specpanel.core.lab.servers import Ready, Serving, Stop
 from specpanel.core.lab.store import DONE, FAILED, INTERRUPTED, Store
 from specpanel.core.session.launch import InterruptedRunError
@@ -44,6 +50,10 @@ class Ledger:
     ) -> None:
         """What was measured there."""
         self._store.add_measurements(run, number, conditions, records)
+
+    def told(self, event: BlockMeasured | PointMeasured) -> None:
+        """How it stands, for a panel that looks on from another process."""
+        self._store.add_progress(self._experiment, {"kind": event.kind, **asdict(event)})
 
 
 class Work(Protocol):

@@ -138,11 +138,11 @@ class Parity:
                 server = await stack.enter_async_context(serving(ready, self.tell, stop))
                 first = await self._asked(server, ready, 0, ledger, stop)
                 if ready.arm.name == CHUNKED:
-                    self._add(await self._compared(CHUNKED, server, first, plain[0]))
+                    self._add(await self._compared(CHUNKED, server, first, plain[0]), ledger)
                     continue
-                self._add(await self._compared(FIRST, server, first, plain[0]))
+                self._add(await self._compared(FIRST, server, first, plain[0]), ledger)
                 again = await self._asked(server, ready, 1, ledger, stop)
-                self._add(await self._compared(CACHED, server, again, plain[0]))
+                self._add(await self._compared(CACHED, server, again, plain[0]), ledger)
 
     async def _asked(
         self, server: Serving, ready: Ready, number: int, ledger: Ledger, stop: Stop
@@ -200,10 +200,12 @@ class Parity:
             self._tolerance,
         )
 
-    def _add(self, found: FeatureFound) -> None:
+    def _add(self, found: FeatureFound, ledger: Ledger) -> None:
         self._features.append(found)
         figures = {key: value for key, value in asdict(found).items() if key != "differences"}
-        self.tell(PointMeasured(feature_sentence(found), figures))
+        measured = PointMeasured(feature_sentence(found), figures)
+        self.tell(measured)
+        ledger.told(measured)
 
     # -- what was found ---------------------------------------------------------------------
 

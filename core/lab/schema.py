@@ -58,4 +58,12 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX runs_by_experiment ON runs(experiment);
     CREATE INDEX measurements_by_run ON measurements(run);
     """,
+    """
+    CREATE TABLE progress (
+        id INTEGER PRIMARY KEY,
+        experiment TEXT NOT NULL REFERENCES experiments(id) ON DELETE CASCADE,
+        told TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX progress_by_experiment ON progress(experiment);
+    """,
 )

@@ -5,16 +5,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.store import DONE, INTERRUPTED, Experiment, Store, store_path
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.settings.profile import Profile
 from specpanel.core.speculation.breakeven import Required, interval_at, required_at
-from specpanel.core.speculation.verdict import PHRASES, Word, word_of
-
-Source = Literal["measured", "break-even", "none"]
+from specpanel.core.speculation.verdict import PHRASES, Source, Verdict, Word, word_of
 
 NO_BASELINE = "no baseline yet: specpanel compare measures one"
 SAME_LOAD = 1.25  # a ratio measured at 8 at a time holds from 6.4 to 10
@@ -66,6 +64,13 @@ class Standing:
     interval: Interval | None = None
     required: float | None = None
     experiment: str | None = None
+    concurrency: int | None = None  # that the ratio was measured at
+
+    def as_verdict(self) -> Verdict:
+        """The same for a summary."""
+        return Verdict(
+            self.word, self.sentence, self.ratio, self.interval, self.source, self.experiment
+        )
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -98,6 +103,10 @@ def evidence_for(
             curve = curve or _curve(found)
             if found.settings.get("own_launch") == own:
                 ratios += _of_breakeven(found)
+        elif found.kind == "run":
+            launches = {run.arm: run.launch for run in store.runs(found.id)}
+            if (launches.get("baseline"), launches.get("drafter")) == (plain, own):
+                ratios += _of_run(found)
     method = profile.drafter.method
     return Evidence(method, profile.drafter.draft_tokens, method in _FREE, tuple(ratios), curve)
 
@@ -129,6 +138,16 @@ def _of_breakeven(found: Experiment) -> Iterator[Ratio]:
             yield _ratio(
                 found, point["concurrency"], point["tpot_ratio"], point["tpot_ratio_interval"]
             )
+
+
+def _of_run(found: Experiment) -> Iterator[Ratio]:
+    """``run --baseline``: requests that arrive at a rate have no load of their own to be placed at."""
+    result = found.result or {}
+    judged_by = result.get("verdict") or {}
+    if judged_by.get("source") == "baseline" and result.get("rate_per_s") is None:
+        value, between = judged_by.get("ratio"), judged_by.get("interval")
+        if value is not None and between is not None:
+            yield _ratio(found, result["concurrency"], value, between)
 
 
 def _ratio(found: Experiment, load: int, value: float, between: Mapping[str, float]) -> Ratio:
@@ -165,7 +184,11 @@ def required_now(evidence: Evidence, concurrency: float | None) -> float | None:
 
 
 def judged(
-    evidence: Evidence, *, tokens_a_step: float | None, concurrency: float | None
+    evidence: Evidence,
+    *,
+    tokens_a_step: float | None,
+    concurrency: float | None,
+    drafted_share: float = 1.0,
 ) -> Standing:
     """Whether speculation pays at this load.
 
@@ -173,6 +196,8 @@ def judged(
         tokens_a_step: tokens that a step of the target yields now; the acceptance length, for a drafter
             that drafts in every step.
         concurrency: requests that run together now.
+        drafted_share: of the steps, 0..1. A step without a draft costs as a plain one, so the break-even
+            of a drafter that drafts now and then lies lower in that proportion.
     """
     if evidence.drafter == "none":
         return Standing("unknown", "plain decoding: there is nothing to judge", "none")
@@ -185,7 +210,8 @@ def judged(
     if near:
         return _measured(max(near, key=lambda ratio: ratio.started_unix), required)
     if evidence.curve is not None and required is not None and concurrency and tokens_a_step:
-        return _foretold(evidence, evidence.curve, required, tokens_a_step, concurrency)
+        share = min(1.0, max(0.0, drafted_share))
+        return _foretold(evidence, evidence.curve, required, tokens_a_step, concurrency, share)
     if evidence.ratios or evidence.curve is not None:
         loads = sorted(
             {ratio.concurrency for ratio in evidence.ratios}
@@ -213,17 +239,24 @@ def _measured(found: Ratio, required: float | None) -> Standing:
         found.interval,
         required,
         found.experiment,
+        found.concurrency,
     )
 
 
 def _foretold(
-    evidence: Evidence, curve: Curve, required: float, length: float, concurrency: float
+    evidence: Evidence,
+    curve: Curve,
+    required: float,
+    length: float,
+    concurrency: float,
+    share: float,
 ) -> Standing:
-    """From the break-even curve: the step's ratio over what a step yields."""
+    """From the break-even curve: the mean step's ratio over what a step yields."""
     between = interval_at(curve.points, evidence.k or 0, concurrency)
     assert between is not None
+    required, low, high = (1 + share * (step - 1) for step in (required, between.low, between.high))
     ratio = required / length
-    interval = Interval(ratio, between.low / length, between.high / length)
+    interval = Interval(ratio, low / length, high / length)
     word = word_of(interval)
     need = f"{length:.2f} tokens a step, {required:.2f} needed at {concurrency:g} at a time"
     if not evidence.free and word in ("pays", "neutral"):

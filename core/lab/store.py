@@ -19,6 +19,7 @@ from typing import Any, Self
 from specpanel.core.engine import identity
 from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.lab.schema import MIGRATIONS
+from specpanel.core.private import make_private
 from specpanel.core.settings.paths import data_folder
 from specpanel.core.traffic.records import RequestRecord
 
@@ -39,6 +40,7 @@ class Experiment:
     """One experiment. ``state`` is running, done, interrupted, failed, or abandoned (its writer died).
 
     ``conclusion`` is a sentence, ``result`` the whole finding as a table; both are absent until the end.
+    ``writer`` is the process that measures, its pid and start mark.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Experiment:
     conclusion: str | None
     result: dict[str, Any] | None
     environment: dict[str, Any]
+    writer: tuple[int | None, str | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,10 @@ class Store:
         self.path = path or store_path()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
         except OSError as error:
             raise RecordingError(
-                f"the folder of results {self.path.parent} cannot be made: {error.strerror or error}"
+                f"the file of results {self.path} cannot be made: {error.strerror or error}"
             ) from None
         with self._told():
             self._db = sqlite3.connect(self.path, timeout=_WAIT_S, isolation_level=None)
@@ -197,6 +201,25 @@ class Store:
                 ),
             )
 
+    def add_progress(self, experiment: str, told: Mapping[str, Any]) -> None:
+        """What an experiment tells on its way, for whoever looks on."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO progress(experiment, told) VALUES (?, ?)",
+                (experiment, json.dumps(told)),
+            )
+
+    def delete(self, experiment: str) -> None:
+        """Forget an experiment with all that it measured.
+
+        Raises:
+            ConfigurationError: there is none of this name, or it is running.
+        """
+        if self.find(experiment).state == RUNNING:
+            raise ConfigurationError(f"{experiment} is running", "Stop it first.")
+        with self._transaction():
+            self._db.execute("DELETE FROM experiments WHERE id = ?", (experiment,))
+
     # -- reading ----------------------------------------------------------------------------
 
     def experiments(self, kind: str | None = None) -> tuple[Experiment, ...]:
@@ -239,6 +262,14 @@ class Store:
             )
             for row in rows
         )
+
+    def progress(self, experiment: str) -> tuple[dict[str, Any], ...]:
+        """What it told on its way, in order."""
+        with self._told():
+            rows = self._db.execute(
+                "SELECT told FROM progress WHERE experiment = ? ORDER BY id", (experiment,)
+            ).fetchall()
+        return tuple(json.loads(row["told"]) for row in rows)
 
     def measurements(self, experiment: str) -> Iterator[dict[str, Any]]:
         """Every request of the experiment as a flat table, in the order of measuring."""
@@ -321,4 +352,5 @@ def _experiment(row: sqlite3.Row) -> Experiment:
         conclusion=row["conclusion"],
         result=None if row["result"] is None else json.loads(row["result"]),
         environment=json.loads(row["facts"]),
+        writer=(row["writer_pid"], row["writer_mark"]),
     )

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from specpanel.core.engine import identity
@@ -18,7 +17,7 @@ from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.engine.registry import table_without_secrets
-from specpanel.core.errors import ExitCode, RecordingError, SpecpanelError, TrafficError
+from specpanel.core.errors import RecordingError, SpecpanelError, TrafficError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame, TrafficSample
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -38,10 +37,12 @@ from specpanel.core.session.events import (
 from specpanel.core.session.explaining import Explanation, Findings, explain_choices
 from specpanel.core.session.launch import InterruptedRunError, Launch, VllmEndedError
 from specpanel.core.session.measurement import Measurement, ServerEndedError
-from specpanel.core.session.summary import Summary, compare, judge
+from specpanel.core.session.plan import Judge, Outcome, Plan
+from specpanel.core.session.summary import Comparison, Leg, Summary, compare, judge
 from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
 from specpanel.core.speculation.context_decay import context_decay
+from specpanel.core.speculation.verdict import Verdict
 from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
@@ -50,46 +51,23 @@ _SIGNAL_LATE_S = 0.2
 _ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a session is to do.
-
-    ``record_by_itself``: nobody asked for the recording, so one that cannot be written is a note.
-    ``force``: preflight's errors are told and recorded, and keep nothing from being started.
-    """
-
-    profile: Profile
-    baseline: bool = False
-    attach: str | None = None
-    keep_running: bool = False
-    record: Path | None = None
-    record_by_itself: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a session ended: what it measured, and the error that ended it early."""
-
-    summary: Summary
-    error: SpecpanelError | None
-
-    @property
-    def exit_code(self) -> ExitCode:
-        if self.error is not None:
-            return self.error.exit_code
-        return ExitCode.INTERRUPTED if self.summary.interrupted else ExitCode.DONE
-
-
 class Session:
     """Runs a plan once. ``interrupt`` may be called at any time; a second call hurries.
 
     Args:
         listener: told every event, in order.
         feed: where Frames go; a panel reads it.
+        judge: asked for the verdict where the run itself has none.
     """
 
-    def __init__(self, plan: Plan, listener: Listener, feed: Feed | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        listener: Listener,
+        feed: Feed | None = None,
+        *,
+        judge: Judge | None = None,
+    ) -> None:
         self.plan = plan
         self.feed = feed or Feed()
         self._listener = listener
@@ -99,6 +77,8 @@ class Session:
         self._began_s = time.monotonic()
         self._facts = ServerFacts(url=plan.attach or "")
         self._version: str | None = None
+        self._judge = judge
+        self._interpreter: InterpreterFacts | None = None
         self._log: Path | None = None
         self._measurements: list[Measurement] = []
         self._began = False
@@ -130,7 +110,8 @@ class Session:
                 error = failure
             summary = self._summary(error)
             self._emit(SummaryMade(summary))
-            return Outcome(summary, error)
+            records = tuple((m.name, tuple(m.records)) for m in self._measurements)
+            return Outcome(summary, error, self._interpreter, records)
         finally:
             self._end_recording()
 
@@ -162,6 +143,7 @@ class Session:
         python = resolve_python(self.plan.profile.engine.python)
         facts = await asyncio.to_thread(probe_interpreter, python)
         self._version = facts.vllm_version
+        self._interpreter = facts
         self._raise_if_interrupted()
         profile = await asyncio.to_thread(with_model_paths, self.plan.profile, python, self._note)
         self._raise_if_interrupted()
@@ -370,7 +352,7 @@ class Session:
             vllm_version=self._version,
             legs=legs,
             comparison=comparison,
-            verdict=judge(legs, comparison),
+            verdict=self._verdict(legs, comparison),
             interrupted=self._interrupted.is_set(),
             failure=None if error is None else str(error),
             vllm_exit_code=self._facts.exit_code,
@@ -381,6 +363,16 @@ class Session:
             remarks=self._explanation.remarks,
             findings=self._findings.all,
         )
+
+    def _verdict(self, legs: Sequence[Leg], comparison: Comparison | None) -> Verdict:
+        """What this run shows, else what earlier experiments do."""
+        own = judge(legs, comparison)
+        treated = next((leg for leg in legs if leg.drafter not in ("none", "unknown")), None)
+        if own.source != "none" or treated is None:
+            return own
+        if self._judge is None or self._interpreter is None:
+            return own
+        return self._judge(self.plan.profile, treated, self._interpreter) or own
 
 
 def _process_reader(launch: Launch | None) -> Callable[[], Sequence[int]]:

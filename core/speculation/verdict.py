@@ -21,12 +21,24 @@ PHRASES: dict[Word, str] = {
 NEUTRAL_BAND = 0.03  # a difference within 3 % is none that a user would feel
 
 
+Source = Literal["baseline", "measured", "break-even", "none"]
+"""The run's own baseline, an experiment at this load, the break-even curve, or nothing yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``word`` for programs, ``sentence`` for people, without a full stop at its end."""
+    """``word`` for programs, ``sentence`` for people, without a full stop at its end.
+
+    ``ratio`` is time per output token with the drafter over without; ``experiment`` names the result in
+    the store that it comes from.
+    """
 
     word: Word
     sentence: str
+    ratio: float | None = None
+    interval: Interval | None = None
+    source: Source = "none"
+    experiment: str | None = None
 
 
 def verdict(paired: PairedRatio | None, *, acceptance_length: float | None = None) -> Verdict:
@@ -44,9 +56,12 @@ def verdict(paired: PairedRatio | None, *, acceptance_length: float | None = Non
             "unknown",
             f"unknown: {paired.ratio:.2f} times the time per output token on one prompt, "
             "too little to tell",
+            ratio=paired.ratio,
+            source="baseline",
         )
     word = word_of(interval)
-    return Verdict(word, f"{PHRASES[word]}: {_figures(interval, paired.pairs)}")
+    sentence = f"{PHRASES[word]}: {_figures(interval, paired.pairs)}"
+    return Verdict(word, sentence, paired.ratio, interval, "baseline")
 
 
 def word_of(interval: Interval) -> Word:
@@ -69,7 +84,7 @@ def _figures(interval: Interval, pairs: int) -> str:
 def _without_baseline(paired: PairedRatio | None, acceptance_length: float | None) -> str:
     if paired is not None:
         return f"unknown: {paired.note or 'nothing to compare'}"
-    text = "unknown: nothing was measured without the drafter"
+    text = "unknown: nothing was measured without the drafter, which run --baseline does"
     if acceptance_length is None:
         return text
     return f"{text}; {acceptance_length:.2f} tokens a step say nothing of how long a step takes"

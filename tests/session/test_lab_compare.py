@@ -135,3 +135,41 @@ def test_results_of_a_newcomer_say_how_to_get_some(bench: Workbench) -> None:
     assert listing.end() == 0
     assert "no results yet" in listing.err
     assert missing.end() == 2
+
+
+def test_a_run_with_a_baseline_stands_beside_the_experiments_and_judges_the_next(
+    bench: Workbench,
+) -> None:
+    files = profiles(bench)
+    more = ("-n", "14", "-c", "2", "--no-record", "--json")
+    first = bench.start("run", files["ngram"], "--baseline", *more, script={"step_s": 0.02})
+    assert first.end() == 0, first.err
+    [summary] = first.of_kind("summary")
+    assert summary["verdict"]["source"] == "baseline"
+    with Store() as store:
+        found = store.find("last")
+        rows = list(store.measurements(found.id))
+        assert [run.arm for run in store.runs(found.id)] == ["baseline", "drafter"]
+    assert (found.kind, found.state, found.conclusion) == (
+        *("run", "done"),
+        summary["verdict"]["sentence"],
+    )
+    assert len(rows) == 28
+
+    later = bench.start("run", files["ngram"], *more, script={"step_s": 0.02})
+    assert later.end() == 0, later.err
+    verdict = later.of_kind("summary")[0]["verdict"]
+    assert (verdict["source"], verdict["experiment"]) == ("measured", found.id)
+    assert verdict["word"] == summary["verdict"]["word"] == "pays"
+
+    nowhere = bench.folder / "new" / "page.html"
+    refused = bench.start("results", "export", found.id, "-f", "html", "-o", nowhere)
+    assert refused.end() == 2
+    assert f"there is no folder {nowhere.parent}" in refused.err
+    assert not nowhere.parent.exists()
+    asked = bench.start("results", "delete", found.id)
+    assert asked.end() == 2
+    assert bench.start("results", "delete", found.id, "--yes").end() == 0
+    with Store() as store:
+        assert [one.kind for one in store.experiments()] == ["run"]
+    bench.assert_nothing_left()

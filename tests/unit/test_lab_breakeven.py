@@ -168,6 +168,39 @@ def test_away_from_the_measured_load_the_curve_foretells(store: Store) -> None:
     assert "measured at 1, 4, 8, 16 at a time" in beyond.sentence
 
 
+def test_a_drafter_that_drafts_now_and_then_needs_less_in_that_proportion(store: Store) -> None:
+    keep_curve(store, profile())
+    evidence = evidence_for(store, profile(), AROUND)
+    always = judged(evidence, tokens_a_step=1.08, concurrency=2)
+    seldom = judged(evidence, tokens_a_step=1.08, concurrency=2, drafted_share=0.25)
+    assert (always.word, seldom.word) == ("costs", "pays")
+    # A quarter of the steps costs 1.2 plain ones, the others cost one.
+    assert seldom.required == pytest.approx(1.05)
+    assert seldom.ratio == pytest.approx(1.05 / 1.08)
+
+
+@pytest.mark.parametrize("rate", [None, 2.0])
+def test_a_run_with_its_own_baseline_is_evidence_unless_its_load_was_nobodys_choice(
+    store: Store, rate: float | None
+) -> None:
+    own = profile()
+    name = store.begin("run", "p", {}, AROUND, 0)
+    for leg, one in (("baseline", own.without_drafter()), ("drafter", own)):
+        store.add_run(name, leg, one.drafter.method, None, launch_fingerprint(one), {}, 1.0)
+    found = {
+        "source": "baseline",
+        "ratio": 0.7,
+        "interval": {"estimate": 0.7, "low": 0.6, "high": 0.8},
+    }
+    store.finish(name, DONE, "", {"concurrency": 4, "rate_per_s": rate, "verdict": found})
+    standing = judged(evidence_for(store, own, AROUND), tokens_a_step=None, concurrency=4)
+    assert standing.word == ("pays" if rate is None else "unknown")
+    verdict = standing.as_verdict()
+    assert (verdict.source, verdict.ratio) == (
+        ("measured", 0.7) if rate is None else ("none", None)
+    )
+
+
 def test_a_drafter_whose_own_time_is_not_known_is_never_said_to_pay(store: Store) -> None:
     own = profile("eagle3", model="/d")
     keep_curve(store, own)

@@ -169,3 +169,18 @@ def test_exports_hold_every_request_and_nothing_that_acts(tmp_path: Path) -> Non
 
 def test_the_store_lies_in_the_data_folder(own_folders: Path) -> None:
     assert store_path() == own_folders / "data" / "specpanel" / "results.sqlite"
+
+
+def test_what_is_told_on_the_way_is_read_by_another_and_goes_with_the_experiment(
+    tmp_path: Path,
+) -> None:
+    with Store(tmp_path / "r.sqlite") as store, Store(tmp_path / "r.sqlite") as onlooker:
+        name = filled(store)
+        store.add_progress(name, {"kind": "block", "block": 1})
+        assert onlooker.progress(name) == ({"kind": "block", "block": 1},)
+        with pytest.raises(ConfigurationError, match="running"):
+            onlooker.delete(name)
+        store.finish(name, DONE, "", None)
+        onlooker.delete(name)
+        assert store.experiments() == ()
+        assert (list(store.measurements(name)), store.progress(name)) == ([], ())
