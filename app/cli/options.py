@@ -1,5 +1,6 @@
 """Flags that several commands share, and how they become settings."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,30 @@ def _profile_names(incomplete: str) -> list[str]:
 
     files = [path for folder in (profiles_folder(), PRESETS) for path in folder.glob("*.toml")]
     return sorted({path.stem for path in files if path.stem.startswith(incomplete)})
+
+
+def recording_names(incomplete: str) -> list[str]:
+    from specpanel.core.session.history import SUFFIX, recordings_folder
+
+    found = recordings_folder().glob(f"*{SUFFIX}")
+    return sorted(path.stem for path in found if path.stem.startswith(incomplete))
+
+
+def recording_called(name: str) -> Path:
+    """The file of a recording: a path, else the run of that name.
+
+    Raises:
+        ConfigurationError: there is neither such a file nor such a run.
+        RecordingError: the folder of recordings cannot be read.
+    """
+    path = Path(name)
+    # What exists and cannot be read is told by whoever reads it, with its own reason.
+    with suppress(OSError, ValueError):
+        if path.exists():
+            return path
+    from specpanel.core.session.history import find_run
+
+    return find_run(name).path
 
 
 def _methods(incomplete: str) -> list[str]:

@@ -1,7 +1,6 @@
 """``specpanel plot``: a chart of a recording as text, without the panel."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +25,14 @@ class Chart(StrEnum):
 
 @guarded
 def plot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording (run --record).")],
+    recording: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A recording: a file, a run's name, or last.",
+            autocompletion=options.recording_names,
+        ),
+    ],
     chart: Annotated[
         Chart, typer.Option("--chart", help="What to draw.", case_sensitive=False)
     ] = Chart.ACCEPTANCE,
@@ -50,6 +56,7 @@ def plot(
     from specpanel.core.errors import RecordingError
     from specpanel.core.monitor.recording import line, read_recording
 
+    file = options.recording_called(recording)
     name: ChartName = chart.value
     frames = list(read_recording(file))
     if not frames:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specpanel.app.cli import options
-from specpanel.app.cli.report import guarded, leave, say, talk
+from specpanel.app.cli.report import guarded, leave, row, say, talk
+from specpanel.core.printable import cells, one_line, padded
 
 if TYPE_CHECKING:
     from specpanel.core.settings.profile import Profile
@@ -24,7 +25,7 @@ def list_profiles(as_json: options.Json = False) -> None:
     from specpanel.core.settings.files import catalogue
 
     files = catalogue()
-    width = max((len(file.name) for file in files), default=0)
+    width = max((cells(one_line(file.name)) for file in files), default=0)
     drafters = [_drafter(file.profile) for file in files if file.profile is not None]
     column = max(map(len, drafters), default=0)
     for file in files:
@@ -40,10 +41,12 @@ def list_profiles(as_json: options.Json = False) -> None:
             }
             typer.echo(line("profile", content))
         elif file.profile is None:
-            typer.echo(f"{file.name:<{width}}  {file.origin:<6}  ✗ broken: {file.error}")
+            name = padded(one_line(file.name), width)
+            row(f"{name}  {file.origin:<6}  ✗ broken: {one_line(str(file.error), 4096)}")
         else:
-            text = f"{file.name:<{width}}  {file.origin:<6}  {_drafter(file.profile):<{column}}"
-            typer.echo(f"{text}  {file.profile.description}".rstrip())
+            name = padded(one_line(file.name), width)
+            text = f"{name}  {file.origin:<6}  {_drafter(file.profile):<{column}}"
+            row(f"{text}  {one_line(file.profile.description, 400)}".rstrip())
 
 
 def _drafter(profile: "Profile") -> str:

@@ -3,13 +3,14 @@
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn, ParamSpec, TypeVar
 
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
-from specpanel.core.printable import without_controls
+from specpanel.core.printable import clipped, without_controls
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -18,6 +19,13 @@ Result = TypeVar("Result")
 def talk(text: str) -> None:
     """A line for the person, on standard error: standard output belongs to results."""
     sys.stderr.write(f"{without_controls(text)}\n")
+
+
+def row(text: str) -> None:
+    """A row of a table on standard output: cut where a terminal ends, whole for a pipe or a file."""
+    if sys.stdout.isatty():
+        text = clipped(text, shutil.get_terminal_size().columns)
+    sys.stdout.write(f"{text}\n")
 
 
 def say(error: SpecpanelError) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from specpanel.app.cli import options
-from specpanel.app.cli.report import guarded, talk
+from specpanel.app.cli.report import guarded, row, talk
+from specpanel.core.printable import cells, one_line
 
 if TYPE_CHECKING:
     from specpanel.core.session.history import PastRun
@@ -16,14 +17,14 @@ HELP = "List, show, compare and delete recorded runs."
 app = typer.Typer(no_args_is_help=False, rich_markup_mode=None)
 
 
-def _run_names(incomplete: str) -> list[str]:
-    from specpanel.core.session.history import SUFFIX, recordings_folder
-
-    found = recordings_folder().glob(f"*{SUFFIX}")
-    return sorted(path.stem for path in found if path.stem.startswith(incomplete))
-
-
-Run = Annotated[str, typer.Argument(metavar="NAME", autocompletion=_run_names)]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Its name, the beginning of it, or last.",
+        autocompletion=options.recording_names,
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -42,9 +43,9 @@ def list_runs(context: typer.Context, as_json: options.Json = False) -> None:
         for run in runs:
             typer.echo(line("run", _table(run)))
         return
-    width = max((len(run.id) for run in runs), default=0)
+    width = max((cells(one_line(run.id)) for run in runs), default=0)
     for run in runs:
-        typer.echo(run_line(run, width))
+        row(run_line(run, width))
     if runs:
         many = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         talk(f"{many}, {size_text(total_bytes(runs))} in {recordings_folder()}")
@@ -67,8 +68,8 @@ def show(name: Run, as_json: options.Json = False) -> None:
 @app.command(help="Compare two recorded runs: B against A.")
 @guarded
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", autocompletion=_run_names)],
-    b: Annotated[str, typer.Argument(metavar="B", autocompletion=_run_names)],
+    a: Annotated[str, typer.Argument(metavar="A", autocompletion=options.recording_names)],
+    b: Annotated[str, typer.Argument(metavar="B", autocompletion=options.recording_names)],
     as_json: options.Json = False,
 ) -> None:
     from specpanel.app.cli.plain_runs import comparison_text

@@ -14,8 +14,14 @@ HELP = "Watch a running vLLM server, or replay a recording with --replay FILE."
 @guarded
 def watch(
     url: Annotated[str | None, typer.Argument(metavar="URL")] = None,
-    replay: Annotated[
-        Path | None, typer.Option("--replay", help="Show the Frames of a recording.")
+    recording: Annotated[
+        str | None,
+        typer.Option(
+            "--replay",
+            metavar="FILE",
+            help="Show the Frames of a recording: a file, a run's name, or last.",
+            autocompletion=options.recording_names,
+        ),
     ] = None,
     speed: Annotated[
         float, typer.Option("--speed", min=0, help="Times faster than it was; 0: at once.")
@@ -26,6 +32,14 @@ def watch(
     record: Annotated[
         Path | None, typer.Option("--record", help="Write the Frames to this file (NDJSON).")
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics",
+            metavar="URL",
+            help="Metrics of an engine behind a router; may be repeated.",
+        ),
+    ] = None,
     as_json: options.Json = False,
     tui: Annotated[
         bool, typer.Option("--tui", help="Draw them in the panel, which records them.")
@@ -34,18 +48,19 @@ def watch(
 ) -> None:
     from specpanel.core.errors import ConfigurationError
 
-    if (url is None) == (replay is None):
+    if (url is None) == (recording is None):
         raise ConfigurationError(
             "watch needs a URL or --replay FILE, and one of them only",
             "For example: specpanel watch http://127.0.0.1:8000",
         )
+    replay = None if recording is None else options.recording_called(recording)
     if tui:
         from specpanel.app.cli.panel import replay_in_panel, watch_in_panel
 
         if replay is not None:
             replay_in_panel(replay, speed, mouse=not no_mouse)
         else:
-            watch_in_panel(str(url), mouse=not no_mouse)
+            watch_in_panel(str(url), tuple(metrics or ()), mouse=not no_mouse)
         return
 
     import asyncio
@@ -72,7 +87,15 @@ def watch(
             if isinstance(printer, PlainPrinter):
                 printer.finish()
         else:
-            await watch_server(str(url), Feed(), printer, stop, duration_s=duration, record=record)
+            await watch_server(
+                str(url),
+                Feed(),
+                printer,
+                stop,
+                duration_s=duration,
+                record=record,
+                metrics_urls=tuple(metrics or ()),
+            )
         return interrupted
 
     if asyncio.run(whole()):

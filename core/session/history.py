@@ -130,7 +130,7 @@ def total_bytes(runs: list[PastRun]) -> int:
 
 
 def find_run(name: str, folder: Path | None = None) -> PastRun:
-    """The recording called ``name``: its file's name, the beginning of only one, or a path.
+    """The recording called ``name``: its file's name, the beginning of only one, a path, or ``last``.
 
     Raises:
         ConfigurationError: there is none, or several begin so.
@@ -144,6 +144,8 @@ def find_run(name: str, folder: Path | None = None) -> PastRun:
     with suppress(OSError):
         if path.is_file():
             return read_run(path)
+    if name == "last" and runs:
+        return runs[0]
     close = [run for run in runs if name and run.id.startswith(name)]
     if len(close) == 1:
         return close[0]

@@ -114,12 +114,10 @@ def _shown(place: tuple[str, ...], value: object) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """A fix that names what was probably meant, or everything there is."""
+    """A fix that names what was probably meant, else everything there is."""
     choices = list(known)
     near = difflib.get_close_matches(word, choices, n=1)
-    if near:
-        return f"Did you mean {near[0]}? Known: {', '.join(choices)}."
-    return f"Known: {', '.join(choices)}."
+    return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(choices)}."
 
 
 def _siblings(place: tuple[str, ...]) -> list[str]:

@@ -109,7 +109,7 @@ BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "watch with both": (("watch", "http://127.0.0.1:1", "--replay", "x"), 2, ("one of them",)),
     "URL with a bad port": (("watch", "http://127.0.0.1:99999"), 2, ("99999", "65535")),
     "URL that is none": (("watch", "ftp://127.0.0.1"), 2, ("ftp://127.0.0.1",)),
-    "recording that is not there": (("watch", "--replay", "none.ndjson"), 1, ("none.ndjson",)),
+    "recording that is not there": (("watch", "--replay", "none.ndjson"), 2, ("none.ndjson",)),
     "recording that is none": (("watch", "--replay", "broken.toml"), 1, ("broken.toml",)),
     "recording in a folder that is a file": (
         (*RUN, "--record", "broken.toml/x"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tui.synthetic import exited_frame, starting_frame, synthetic_frames
 
+from specpanel.app.cli.options import recording_called
 from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.monitor.frame import Quantile
 from specpanel.core.monitor.recording import frame_line, line
@@ -346,11 +347,18 @@ def test_a_run_is_found_by_name_by_its_only_beginning_and_by_path(tmp_path: Path
     assert find_run("demo-20261130-120000").id == "demo-20261130-120000"
     assert find_run("demo-20261130-13").id == "demo-20261130-130000"
     assert find_run(str(other)).path == other
+    assert find_run("last").id == "demo-20261130-130000"
+    assert recording_called(str(other)) == other
+    assert recording_called("last").stem == "demo-20261130-130000"
+    assert recording_called(str(tmp_path)) == tmp_path  # what is there is judged by its reader
     with pytest.raises(ConfigurationError, match="several"):
         find_run("demo")
     for name in ("nope", "", "\0", "x" * 5000):
         with pytest.raises(ConfigurationError):
             find_run(name)
+        if name:
+            with pytest.raises(ConfigurationError):
+                recording_called(name)
 
 
 def test_deleting_takes_the_file_and_one_that_has_gone_is_no_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from fakes.shapes import any_of
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from specpanel.app.cli.plain import frame_text, summary_text
 from specpanel.app.cli.progress import PlainPrinter
@@ -22,6 +23,7 @@ from specpanel.core.monitor.frame import (
     SpeculationSample,
     TrafficSample,
 )
+from specpanel.core.printable import cells, clipped
 from specpanel.core.session.events import FrameTaken
 from specpanel.core.session.summary import Acceptance, Comparison, Leg, Summary
 from specpanel.core.speculation.agreement import Agreement, Difference
@@ -318,3 +320,13 @@ def test_a_replay_without_pauses_is_told_every_five_seconds_of_its_own_time_and_
     printer.finish()
     told = [int(row.split()[0]) for row in capsys.readouterr().err.splitlines()]
     assert told == [0, 5, 10, 15, 20, 25, 30, 32]
+
+
+@settings(max_examples=60)
+@given(text=st.text(max_size=40), width=st.integers(1, 50))
+def test_a_row_is_whole_or_cut_with_an_ellipsis_and_never_wider_than_the_terminal(
+    text: str, width: int
+) -> None:
+    shown = clipped(text, width)
+    assert cells(shown) <= width
+    assert shown == text or (shown.endswith("…") and text.startswith(shown[:-1]))
