@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # each brings much of core; the first picture does not wait f
     from specpanel.app.tui.screens.launch import LaunchScreen
     from specpanel.app.tui.screens.logs import LogsScreen
     from specpanel.app.tui.screens.sessions import SessionsScreen
+    from specpanel.app.tui.screens.train import TrainScreen
     from specpanel.core.session.desk import Desk
 
 Notify = Callable[[str], None]
@@ -68,6 +69,7 @@ class Mode:
 MODE_TABLE: tuple[Mode, ...] = (
     Mode("launch", "1", "Launch", ("launch",), lambda panel: panel.build_launch()),
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
+    Mode("train", "3", "Train", ("train",), lambda panel: panel.build_train()),
     Mode("logs", "6", "Logs", ("logs",), lambda panel: panel.build_logs()),
     Mode("sessions", "7", "Sessions", ("sessions",), lambda panel: panel.build_sessions()),
 )
@@ -119,7 +121,11 @@ class Panel(LeavingApp):
         window_minutes: int = 5,
         how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
     ) -> None:
+        # Textual begins with the screen of this mode, and else with an empty one of its own.
+        self.DEFAULT_MODE = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id  # type: ignore[misc]
         super().__init__()
+        for mode in MODE_TABLE:
+            self.add_mode(mode.id, partial(mode.build, self))
         self.feed = feed
         self.timeline = Timeline(TRACKS)
         feed.subscribe(self.timeline.take)
@@ -134,7 +140,6 @@ class Panel(LeavingApp):
         self._asked_early = []
         self.notices = Notices()
         self._begin = begin
-        self._first_mode = first_mode if first_mode in _MODE_IDS else MODE_TABLE[0].id
         self._fill = driver
         self._auto_tick = auto_tick
         self._window_minutes = window_minutes
@@ -206,6 +211,11 @@ class Panel(LeavingApp):
             busy=self._fill is not None or self._begin is not None,
         )
 
+    def build_train(self) -> "TrainScreen":
+        from specpanel.app.tui.screens.train import TrainScreen
+
+        return TrainScreen(self.tabs, glyphs=self.glyphs, patterns=self.patterns)
+
     def build_sessions(self) -> "SessionsScreen":
         from specpanel.app.tui.screens.sessions import SessionsScreen
 
@@ -232,9 +242,6 @@ class Panel(LeavingApp):
     async def on_mount(self) -> None:
         if not self.is_headless:
             self._listen_to_signals()
-        for mode in MODE_TABLE:
-            self.add_mode(mode.id, partial(mode.build, self))
-        await self.switch_mode(self._first_mode)
         for failure in self._theme_failures:
             self.say(f"Theme skipped: {failure}", severity="warning")
         for complaint in self._key_complaints:
@@ -300,7 +307,7 @@ class Panel(LeavingApp):
     # Keys
 
     def action_reserved(self) -> None:
-        self.say("Train, Lab and MLA are not in this version")
+        self.say("Lab and MLA are not in this version")
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen((*self._scopes(self.screen), "panel")))
