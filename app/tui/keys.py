@@ -114,6 +114,7 @@ _LIVE = (
     ("devices_down", "pagedown", "pgdn", "device_rows(3)", "", "Further down the list of devices"),
     ("devices_up", "pageup", "pgup", "device_rows(-3)", "", "Back up the list of devices"),
     ("why", "w", "w", "why", "Why", "What is wrong with acceptance, and what vLLM really chose"),
+    ("baseline", "b", "b", "baseline", "Baseline", "Measure whether speculation pays here; asks"),
 )
 _ZOOM = (
     ("earlier", "left", "left", "cursor(-1)", "", "Read the values earlier"),

@@ -19,6 +19,7 @@ from specpanel.app.tui.charts.subjects import TRACKS
 from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.keymap import read_keymap
 from specpanel.app.tui.keys import Scope, bindings
+from specpanel.app.tui.lab_jobs import LabJobs
 from specpanel.app.tui.leaving import LeavingApp
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.dialogs import HelpScreen
@@ -131,6 +132,7 @@ class Panel(LeavingApp):
         feed.subscribe(self.timeline.take)
         self.findings = LiveFindings()
         feed.subscribe(self.findings.take)
+        self.lab = LabJobs()
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.keymap, self._key_complaints = read_keymap()
         self.set_keymap(dict(self.keymap.chosen))

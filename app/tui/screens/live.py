@@ -13,6 +13,7 @@ from specpanel.app.tui.figures import clock
 from specpanel.app.tui.findings import LiveFindings
 from specpanel.app.tui.ink import Line
 from specpanel.app.tui.keys import Scope, bindings
+from specpanel.app.tui.lab_verdict import VerdictLine
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.layout import plan_live
 from specpanel.app.tui.screens.live_charts import live_charts
@@ -67,6 +68,7 @@ class LiveScreen(PanelScreen):
             about_no_drafts=findings.about_no_drafts,
         )
         self.kpi = KpiStrip(glyphs=glyphs, id="kpi")
+        self.verdict = VerdictLine(glyphs=glyphs)
         self.trouble = TroubleLine(glyphs=glyphs)
         self.board = Board(how_to_begin, glyphs=glyphs)
         self.devices = DevicesPane(glyphs=glyphs)
@@ -76,6 +78,7 @@ class LiveScreen(PanelScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         yield self.kpi
+        yield self.verdict
         yield self.trouble
         yield self.board
         yield self.grid
@@ -83,6 +86,7 @@ class LiveScreen(PanelScreen):
         yield self.host
 
     def on_mount(self) -> None:
+        self.verdict.key = self.keymap.shown("live.baseline")
         ways = ("launch", "profiles"), ("logs", "the log"), ("help", "the keys"), ("quit", "leave")
         self.board.name_keys([(self.keymap.shown(f"panel.{id}"), what) for id, what in ways])
         self._show_newest()
@@ -125,6 +129,7 @@ class LiveScreen(PanelScreen):
         self.grid.set_class(not charted, "-absent")
         self.top_bar.show(frame)
         self.kpi.show(frame, None if self.desk is None else self.desk.before)
+        self._show_verdict(frame if charted else None)
         headline = self.findings.headline(self.keymap.shown("live.why"))
         self.trouble.show(frame, hidden=not charted, finding=headline)
         self.host.show(frame)
@@ -132,6 +137,11 @@ class LiveScreen(PanelScreen):
         if not charted:
             self._show_board(frame)
         self._show_keys()
+
+    def _show_verdict(self, frame: Frame | None) -> None:
+        desk = None if self.over_recording else self.desk
+        served = None if desk is None else desk.current
+        self.verdict.show(frame, served, self.panel.lab.changes)
 
     def _show_devices(self, frame: Frame | None) -> None:
         self.devices.show(None if frame is None else frame.devices)
@@ -247,6 +257,14 @@ class LiveScreen(PanelScreen):
         served = None if desk is None else desk.current
         explanation = None if served is None else served.explanation
         self.app.push_screen(WhyScreen(self.findings.now, explanation, self._newest))
+
+    def action_baseline(self) -> None:
+        from specpanel.app.tui.lab_baseline import ask_for_baseline
+
+        if self.over_recording:
+            self.panel.say("This is a recording: there is nothing to measure")
+        else:
+            ask_for_baseline(self.panel, self.verdict.load)
 
     def action_devices(self) -> None:
         from specpanel.app.tui.screens.devices import DevicesScreen
