@@ -1,17 +1,20 @@
-"""The measuring process: ``python -m specpanel.kernels``, a request on its input, reports on its output.
+"""The measuring process: ``python -m specpanel.kernels``, a request as a line, reports as lines.
 
 It is a process of its own so that torch, a GPU's driver or a crash in a kernel never enter the one that asks.
 """
 
 import json
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
-from specpanel.kernels.calibrate import Calibration, Cell, calibrate, dump, fitted
+from specpanel.kernels.calibrate import Calibration, calibrate, dump, fitted
+from specpanel.kernels.cells import Cell
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.request import Request, load
 
@@ -19,18 +22,27 @@ from specpanel.kernels.request import Request, load
 def main() -> int:
     """Measure what standard input asks for. 0: done; 1: it could not be, and an ``error`` line says why."""
     try:
+        tell("stage", {"text": "importing torch", "done": 0, "of": 0})
         if find_spec("torch") is None:
             raise MLAError(
                 f"{sys.executable} has no torch, which measures",
                 'pip install "specpanel[kernels]", or name another interpreter with --python.',
             )
-        run(load(sys.stdin.read()), tell)
+        request = load(sys.stdin.readline())
+        threading.Thread(target=_end_with_whoever_asked, daemon=True).start()
+        run(request, tell)
     except MLAError as error:
         tell("error", {"message": error.message, "fix": error.fix})
         return 1
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _end_with_whoever_asked() -> None:
+    """Nobody waits for the result any more once standard input is closed."""
+    sys.stdin.read()
+    os._exit(130)
 
 
 def tell(kind: str, content: dict[str, Any]) -> None:
@@ -40,6 +52,8 @@ def tell(kind: str, content: dict[str, Any]) -> None:
 
 def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None:
     """Measure and report every cell as it comes; at the end what follows from them."""
+    # Threads that wait for each other sleep: where others use the cores, spinning only keeps them from it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from specpanel.kernels import measure
 
     device = measure.best_device() if request.device == "auto" else request.device
@@ -52,9 +66,17 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
     pattern: Any = request.pattern
     key = measure.key_of(request.dims, engine, device, dtype, pattern)
     report("device", asdict(key))
-    repeats = measure.Repeats(limit_s=2.0) if device == "cpu" else measure.Repeats(5, 20, 60)
+    repeats = measure.Repeats(limit_s=3.0) if device == "cpu" else measure.Repeats(5, 20, 100)
+
+    planned = len(request.grid.cells())
+    measured = 0
 
     def cell(heads: int, query: int, context: int) -> Cell:
+        nonlocal measured
+        what = "refining a crossing" if measured >= planned else "measuring"
+        shown = f"{what}: {heads} heads, {query} new tokens after {context}"
+        report("stage", {"text": shown, "done": measured, "of": max(planned, measured)})
+        measured += 1
         dims = replace(request.dims, heads=heads)
         found = measure.measure_cell(
             dims,
@@ -72,16 +94,29 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
     end = time.monotonic() + request.budget_s
     clock = iter(lambda: time.monotonic() < end, None)
     if not request.refine:
+        report("stage", {"text": "measuring what the device reaches", "done": 0, "of": 0})
         report("ceilings", asdict(measure.ceilings(device, dtype, repeats)))
-    if request.sdpa and device == "cpu":
-        compared = measure.against_sdpa()
-        ratios = {"time_ratio": compared.time_ratio, "memory_ratio": compared.memory_ratio}
-        report("sdpa", {**asdict(compared), **ratios})
     if request.refine:
         found = calibrate(key, request.grid, cell, go_on=lambda: next(clock))
     else:
         found = _measured(request, cell, clock, key)
+    if request.sdpa and device == "cpu":
+        _compare(report)
     report("calibration", {"text": dump(found)})
+
+
+def _compare(report: Callable[[str, dict[str, Any]], None]) -> None:
+    import torch
+
+    from specpanel.kernels.sdpa import against_sdpa
+
+    text = "beside torch's attention: rounds"
+    report("stage", {"text": text, "done": 0, "of": 0})
+    found = against_sdpa(
+        threads=tuple(sorted({1, torch.get_num_threads()})),
+        told=lambda done, of: report("stage", {"text": text, "done": done, "of": of}),
+    )
+    report("sdpa", {**asdict(found), "memory_ratio": found.memory_ratio})
 
 
 def _measured(

@@ -15,59 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from specpanel.kernels.cells import MARGIN, Cell, Ratio, Timing
 from specpanel.kernels.dispatch import HeadRows, choose
 from specpanel.kernels.errors import MLAError
-from specpanel.kernels.vllm_rules import Ranges, Step, Tier
+from specpanel.kernels.thresholds import context_ranges, contradiction, pure_ranges
+from specpanel.kernels.vllm_rules import Ranges
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 KIND = "mla_calibration"
-MARGIN = 0.03
 REFINE_TO = 1.05
 _MOST_REFINEMENTS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Median of ``repeats`` runs, and the median distance from it."""
-
-    median_ms: float
-    mad_ms: float
-    repeats: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One step, measured on every path that gives the exact answer."""
-
-    heads: int
-    query: int
-    context: int
-    timings: Mapping[Tier, Timing]
-
-    @property
-    def step(self) -> Step:
-        return Step(self.query, self.query + self.context, context_chunk=self.context)
-
-    @property
-    def mha(self) -> Tier:
-        return "dense_mha" if "dense_mha" in self.timings else "masked_mha"
-
-    @property
-    def gain(self) -> float:
-        """Time of sparse MQA over that of the MHA form: above 1 MHA is faster."""
-        return self.timings["sparse_mqa"].median_ms / self.timings[self.mha].median_ms
-
-    @property
-    def noise(self) -> float:
-        """Relative noise of ``gain``."""
-        pair = (self.timings["sparse_mqa"], self.timings[self.mha])
-        return sum(timing.mad_ms / timing.median_ms for timing in pair)
-
-    def outcome(self, margin: float = MARGIN) -> int:
-        """1 for a win, -1 for a loss, 0 within the margin or the noise."""
-        clear = max(margin, self.noise)
-        distance = math.log(self.gain)
-        return 0 if abs(distance) <= clear else 1 if distance > 0 else -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +64,7 @@ class Calibration:
         return (sum(lost) / len(lost), max(lost)) if lost else None
 
     def _regret(self, cell: Cell) -> float:
-        best = min(timing.median_ms for timing in cell.timings.values())
-        chosen = choose(self.rows, cell.heads, cell.step, self.key.topk).tier
-        return cell.timings[chosen].median_ms / best - 1.0
+        return cell.regret(choose(self.rows, cell.heads, cell.step, self.key.topk).tier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +119,11 @@ def fitted(
     refused: dict[int, str] = {}
     for heads in sorted({cell.heads for cell in ordered}):
         mine = [cell for cell in ordered if cell.heads == heads]
-        reason = _contradiction(mine, margin)
+        reason = contradiction(mine, margin)
         if reason is None:
             pure = [cell for cell in mine if not cell.context]
             cached = [cell for cell in mine if cell.context]
-            rows[heads] = HeadRows(_pure_ranges(pure, margin), _context_ranges(cached, margin))
+            rows[heads] = HeadRows(pure_ranges(pure, margin), context_ranges(cached))
         else:
             refused[heads] = reason
     return Calibration(key, ordered, rows, refused, complete)
@@ -260,44 +215,10 @@ def _refine(
     return True
 
 
-def _contradiction(cells: Sequence[Cell], margin: float) -> str | None:
-    for context, group in itertools.groupby(cells, key=lambda cell: cell.context):
-        clear = [cell for cell in group if cell.outcome(margin)]
-        runs = [outcome for outcome, _ in itertools.groupby(cell.outcome(margin) for cell in clear)]
-        if runs.count(1) > 1:
-            told = ", ".join(f"{cell.query}: {cell.gain:.2f}x" for cell in clear)
-            after = f" after {context} cached tokens" if context else ""
-            return f"MHA wins, loses and wins again as queries grow{after} ({told})"
-    return None
-
-
-def _pure_ranges(cells: Sequence[Cell], margin: float) -> Ranges:
-    """Without context a query is the whole sequence: one range from the first win to the last."""
-    wins = [cell.query for cell in cells if cell.outcome(margin) > 0]
-    if not wins:
-        return ()
-    return ((max(wins), 0 if min(wins) == cells[0].query else min(wins)),)
-
-
-def _context_ranges(cells: Sequence[Cell], margin: float) -> Ranges:
-    """With context: lengths in powers of two, and for each the shortest query that never loses."""
-    found: list[tuple[int, int]] = []
-    edges = sorted({1 << (cell.step.seq_len - 1).bit_length() for cell in cells})
-    for edge in edges:
-        inside = [cell for cell in cells if edge // 2 < cell.step.seq_len <= edge]
-        losses = [cell.query for cell in inside if cell.outcome(margin) < 0]
-        limit = max(losses, default=0)
-        wins = [cell.query for cell in inside if cell.outcome(margin) > 0 and cell.query > limit]
-        # No query is longer than its sequence: edge + 1 says never.
-        found.append((edge, min(wins) if wins else edge + 1))
-    while found and found[-1][1] > found[-1][0]:
-        found.pop()
-    return tuple(found)
-
-
 def _cell(data: Mapping[str, Any]) -> Cell:
     timings = {tier: Timing(**timing) for tier, timing in data["timings"].items()}
-    return Cell(int(data["heads"]), int(data["query"]), int(data["context"]), timings)
+    ratios = {tier: Ratio(**ratio) for tier, ratio in data["ratios"].items()}
+    return Cell(int(data["heads"]), int(data["query"]), int(data["context"]), timings, ratios)
 
 
 def _ranges(data: Iterable[Sequence[int]]) -> Ranges:

@@ -13,6 +13,8 @@ from specpanel.kernels.errors import MLAError
 
 # Families whose attention works on one shared latent for keys and values: nothing is ever decompressed.
 _WITHOUT_MHA_FORM = ("deepseek_v4",)
+# What vLLM gives a quantised KV cache on SM100 where none is chosen (``model_executor/models/config.py``).
+_QUANTISED_BY_DEFAULT = "GlmMoeDsaForCausalLM"
 # Where multimodal models keep their language model.
 _TEXT_SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config")
 
@@ -23,6 +25,7 @@ class MLADims:
 
     ``topk`` is None without an indexer. ``pooled`` is how many neighbouring tokens the indexer scores as
     one (1: none). ``sink``: the layer has a learnable sink, which vLLM's dense prefill cannot apply.
+    ``quantised_by_default``: on the SM100 family vLLM's default KV cache for this model is fp8.
     """
 
     heads: int
@@ -37,6 +40,7 @@ class MLADims:
     q_lora: int | None = None
     pooled: int = 1
     sink: bool = False
+    quantised_by_default: bool = False
 
     @property
     def qk(self) -> int:
@@ -96,7 +100,13 @@ PRESETS: Mapping[str, Preset] = {
     "glm-5": Preset(
         "GLM-5, 5.1 and 5.2",
         ("zai-org/GLM-5", "zai-org/GLM-5.1", "zai-org/GLM-5.2"),
-        _layer(64, 2048, 512, (192, 64, 256), topk=2048, index_heads=32, index_dim=128),
+        _layer(
+            *(64, 2048, 512, (192, 64, 256)),
+            topk=2048,
+            index_heads=32,
+            index_dim=128,
+            quantised_by_default=True,
+        ),
         "transformers 5.19, glm_moe_dsa",
     ),
     "glm-5.3-flash": Preset(
@@ -176,6 +186,7 @@ def from_config(values: Mapping[str, Any]) -> MLADims:
         q_lora=None if values.get("q_lora_rank") is None else _count(values, "q_lora_rank"),
         pooled=max(1, _count(values, "index_kpool", default=1)),
         sink=bool(values.get("learnable_sink", False)),
+        quantised_by_default=_QUANTISED_BY_DEFAULT in (values.get("architectures") or ()),
     )
 
 

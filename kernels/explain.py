@@ -218,7 +218,7 @@ def _quantised_cache(
 ) -> list[Advice]:
     if not quantized(deployment.kv_dtype):
         return []
-    full = replace(serving, kv_dtype="auto", backend=None)
+    full = replace(serving, kv_dtype="bfloat16", backend=None)
     try:
         other, _ = choose(full)
     except MLAError:
@@ -232,11 +232,13 @@ def _quantised_cache(
         return []
     small = kv_bytes_per_token(serving.dims, deployment.kv_dtype, deployment.backend)
     large = kv_bytes_per_token(serving.dims, other.kv_dtype, other.backend)
+    default = serving.kv_dtype == "auto"
+    which = "vLLM's default KV cache for this model is" if default else "The KV cache is"
     text = (
-        f"A quantised KV cache ({small} instead of {large} bytes a token and layer) gives masked MHA up, "
-        f"which prompts of {_numbers(gained)} tokens would take with an unquantised one."
+        f"{which} quantised ({small} instead of {large} bytes a token and layer), which gives masked MHA up: "
+        f"prompts of {_numbers(gained)} tokens would take it with an unquantised one."
     )
-    return [Advice("fp8-or-masked", text, "--kv-cache-dtype auto")]
+    return [Advice("fp8-or-masked", text, "--kv-cache-dtype bfloat16")]
 
 
 def _larger_chunk(

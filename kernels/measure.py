@@ -5,17 +5,18 @@ ever used for the engine that was measured.
 """
 
 import platform
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from specpanel.kernels import portable
-from specpanel.kernels.calibrate import Cell, Key, Timing
+from specpanel.kernels.calibrate import Key
+from specpanel.kernels.cells import Cell, Timing, cell_of, settled, timing_of
 from specpanel.kernels.dims import MLADims
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.problem import Pattern, Problem, random_problem
@@ -32,11 +33,11 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """How often to run: ``least`` times, then until the median is known to ``noise``; at most ``most``."""
+    """How often to run: ``least`` times, then until it is settled; at most ``most``, and ``limit_s``."""
 
     warmups: int = 1
-    least: int = 3
-    most: int = 20
+    least: int = 5
+    most: int = 40
     noise: float = 0.02
     limit_s: float = 5.0
 
@@ -49,20 +50,20 @@ def time_call(
 ) -> Timing:
     """Median time of ``call``; on a GPU between events, so that launches in flight are counted whole.
 
-    ``clock`` (seconds) is used on the CPU.
+    It is repeated until the median's standard error is ``repeats.noise`` or less. ``clock`` (seconds) is
+    used on the CPU.
     """
     for _ in range(repeats.warmups):
         call()
     took: list[float] = []
     begin = time.perf_counter()
     while True:
-        took.append(_once_ms(call, device, clock))
-        median = statistics.median(took)
-        mad = statistics.median(abs(value - median) for value in took)
+        took.append(once_ms(call, device, clock))
+        found = timing_of(took)
         late = time.perf_counter() - begin > repeats.limit_s
-        sure = len(took) >= repeats.least and mad / median <= repeats.noise
+        sure = len(took) >= repeats.least and found.error <= repeats.noise
         if len(took) >= repeats.most or sure or (late and len(took) >= 2):
-            return Timing(median, mad, len(took))
+            return found
 
 
 def measure_cell(
@@ -76,16 +77,33 @@ def measure_cell(
     pattern: Pattern = "random",
     repeats: Repeats | None = None,
 ) -> Cell:
-    """Time every path that gives the exact answer for one request of ``query`` tokens after ``context``."""
+    """Time every path that gives the exact answer for one request of ``query`` tokens after ``context``.
+
+    The paths take turns, forwards and backwards, until which is faster is settled (``cells.settled``).
+    """
     problem = random_problem(
         dims, (query,), (context,), pattern=pattern, dtype=DTYPES[dtype], device=device
     )
-    timings: dict[Tier, Timing] = {}
-    for tier, path in paths(engine).items():
-        if tier == "dense_mha" and dims.topk is not None and query + context > dims.topk:
-            continue
-        timings[tier] = time_call(lambda path=path: path(problem), device, repeats or Repeats())  # type: ignore[misc]
-    return Cell(dims.heads, query, context, timings)
+    exact = dims.topk is None or query + context <= dims.topk
+    timed = {
+        tier: partial(path, problem)
+        for tier, path in paths(engine).items()
+        if exact or tier != "dense_mha"
+    }
+    often = repeats or Repeats()
+    for _ in range(often.warmups):
+        for call in timed.values():
+            call()
+    turns: list[dict[Tier, float]] = []
+    begin = time.perf_counter()
+    while True:
+        order = list(timed.items())[:: -1 if len(turns) % 2 else 1]
+        turns.append({tier: once_ms(call, device, time.perf_counter) for tier, call in order})
+        cell = cell_of(dims.heads, query, context, turns)
+        late = time.perf_counter() - begin > often.limit_s
+        sure = len(turns) >= often.least and settled(cell)
+        if len(turns) >= often.most or sure or (late and len(turns) >= 2):
+            return cell
 
 
 def paths(engine: Engine) -> Mapping[Tier, Path_]:
@@ -168,103 +186,8 @@ def ceilings(device: str, dtype: str, repeats: Repeats | None = None) -> Ceiling
     return Ceilings(2.0 * size**3 / gemm.median_ms * 1e3, 8.0 * often / copied.median_ms * 1e3)
 
 
-@dataclass(frozen=True, slots=True)
-class AgainstSDPA:
-    """Portable masked MHA beside torch's own attention with the same boolean mask, in one run.
-
-    Times are CPU time of one thread, which other work on the machine hardly distorts. Memory is the growth of
-    the process's peak while each runs.
-    """
-
-    heads: int
-    tokens: int
-    topk: int
-    ours: Timing
-    theirs: Timing
-    ours_peak_bytes: int | None
-    theirs_peak_bytes: int | None
-
-    @property
-    def time_ratio(self) -> float:
-        return self.ours.median_ms / self.theirs.median_ms
-
-    @property
-    def memory_ratio(self) -> float | None:
-        if self.ours_peak_bytes is None or not self.theirs_peak_bytes:
-            return None
-        return self.ours_peak_bytes / self.theirs_peak_bytes
-
-
-def against_sdpa(
-    *, heads: int = 8, tokens: int = 2048, topk: int = 512, repeats: Repeats | None = None
-) -> AgainstSDPA:
-    """Compare attention over the same decompressed keys and values in float32 on the CPU.
-
-    Ours gets ids and builds its mask while it runs; SDPA gets the finished mask.
-    """
-    dims = MLADims(heads, heads, 128, 64, 128, 512, topk=topk)
-    problem = random_problem(dims, (tokens,), (0,), dtype=torch.float32)
-    k_nope = torch.einsum("kl,lhp->hpk", problem.latent, problem.w_uk).contiguous()
-    v = torch.einsum("kl,lhv->hkv", problem.latent, problem.w_uv).contiguous()
-    k_pe = problem.k_pe.T.contiguous()
-    key = torch.cat([k_nope, k_pe[None].expand(heads, -1, -1)], dim=1).transpose(1, 2)
-    key, query = key.contiguous()[None], problem.q.transpose(0, 1).contiguous()[None]
-    mask = _boolean_mask(problem)
-
-    def ours() -> object:
-        return portable.attend(problem.q, k_nope, k_pe, v, problem.selected(), scale=dims.scale)
-
-    def theirs() -> object:
-        return torch.nn.functional.scaled_dot_product_attention(
-            query, key, v[None], attn_mask=mask, scale=dims.scale
-        )
-
-    often = repeats or Repeats(least=3, most=5, limit_s=20.0)
-    timings: dict[Callable[[], object], list[Timing]] = {ours: [], theirs: []}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for call in (ours, theirs, theirs, ours):
-            timings[call].append(time_call(call, "cpu", often, time.thread_time))
-    finally:
-        torch.set_num_threads(threads)
-    return AgainstSDPA(
-        heads,
-        tokens,
-        topk,
-        min(timings[ours], key=lambda timing: timing.median_ms),
-        min(timings[theirs], key=lambda timing: timing.median_ms),
-        peak_bytes(ours),
-        peak_bytes(theirs),
-    )
-
-
-def peak_bytes(call: Callable[[], object]) -> int | None:
-    """How far the process's resident memory rises above what it is now while ``call`` runs; Linux only."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-        before = _status_bytes("VmRSS")
-        call()
-        return max(0, _status_bytes("VmHWM") - before)
-    except (OSError, ValueError):
-        return None
-
-
-def _status_bytes(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(name)
-
-
-def _boolean_mask(problem: Problem) -> torch.Tensor:
-    tokens, topk = problem.q.shape[0], problem.selected().long()
-    mask = torch.zeros(tokens, tokens + 1, dtype=torch.bool)
-    mask.scatter_(1, torch.where(topk < 0, tokens, topk), True)
-    return mask[:, :tokens].tril().contiguous()
-
-
-def _once_ms(call: Callable[[], object], device: str, clock: Callable[[], float]) -> float:
+def once_ms(call: Callable[[], object], device: str, clock: Callable[[], float]) -> float:
+    """Milliseconds of one call."""
     if device == "cpu":
         begin = clock()
         call()

@@ -13,16 +13,22 @@ from specpanel.kernels.masks import gather_rows
 from specpanel.kernels.problem import Problem
 from specpanel.kernels.reference import Result, merge
 
+_FEWEST_QUERIES = 16  # in fewer nothing is gained by doing them together
 _FAR = -1e30  # a running maximum that stays finite, so that an empty row gives 0 and not NaN
 
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """How much is worked on at once: queries and keys of the MHA forms, queries of the gathering one."""
+    """How much is worked on at once: queries and keys of the MHA forms, queries of the gathering one.
 
-    queries: int = 256
+    The MHA forms take fewer queries where their scores would need more than ``score_bytes``. Chunks are as
+    large as that allows: each is a dozen steps in which threads wait for each other.
+    """
+
+    queries: int = 512
     keys: int = 8192
     gathered: int = 64
+    score_bytes: int = 64 << 20
 
 
 DEFAULT_CHUNKS = Chunks()
@@ -74,7 +80,7 @@ def attend(
     scale: float,
     first_query: int = 0,
     first_key: int = 0,
-    chunk: int = DEFAULT_CHUNKS.queries,
+    chunks: Chunks = DEFAULT_CHUNKS,
 ) -> Result:
     """MHA of one request over a span of its decompressed keys.
 
@@ -84,7 +90,7 @@ def attend(
         k_pe: [rope, keys], shared by the heads.
         v: [heads, keys, v].
         topk: [queries, K] positions to select, as a set; None selects all.
-        chunk: queries at once; scores take ``heads * chunk * keys``.
+        chunks: queries at once, and how much their scores may take.
 
     Returns:
         out [queries, heads, v] and lse [queries, heads], in the dtype of ``v``.
@@ -93,6 +99,8 @@ def attend(
     nope, keys = k_nope.shape[1], v.shape[1]
     out = v.new_zeros((queries, heads, v.shape[2]))
     lse = v.new_full((queries, heads), float("-inf"))
+    room = chunks.score_bytes // max(1, heads * keys * v.element_size())
+    chunk = min(chunks.queries, max(_FEWEST_QUERIES, room))
     for begin in range(0, queries, chunk):
         end = min(begin + chunk, queries)
         # Keys behind the newest query of the chunk are never computed.
@@ -135,7 +143,7 @@ def _mha(problem: Problem, topk: torch.Tensor | None, chunks: Chunks) -> Result:
                 scale=dims.scale,
                 first_query=length - new,
                 first_key=begin,
-                chunk=chunks.queries,
+                chunks=chunks,
             )
             joined = found if joined is None else merge(joined, found)
         if joined is not None:

@@ -36,7 +36,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One line of what a measurement tells: device, ceilings, cell, sdpa, calibration or error."""
+    """One line of what a measurement tells.
+
+    ``kind``: stage (what is done now, ``done`` of ``of``; 0 of 0 where that is not known), device, ceilings,
+    cell, sdpa, calibration or error.
+    """
 
     kind: str
     content: dict[str, Any] = field(default_factory=dict)

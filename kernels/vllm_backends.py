@@ -6,7 +6,7 @@ Read from ``platforms/cuda.py`` and ``platforms/rocm.py`` (priorities),
 (default chunk).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specpanel.kernels.dims import MLADims
 from specpanel.kernels.errors import MLAError
@@ -56,6 +56,8 @@ def choose(serving: Serving) -> tuple[Deployment, tuple[Rejection, ...]]:
         MLAError: vLLM would refuse it; the message says why.
     """
     rank = serving.dims.on_rank(serving.tensor_parallel)
+    if serving.kv_dtype == "auto":
+        serving = replace(serving, kv_dtype=default_kv_dtype(serving.dims, serving.gpu))
     if serving.dims.topk is None:
         raise MLAError(
             "the model has no indexer (no index_topk): vLLM serves its MLA as dense MHA for prompts and "
@@ -81,6 +83,11 @@ def choose(serving: Serving) -> tuple[Deployment, tuple[Rejection, ...]]:
         f"vLLM 0.32 has no sparse MLA backend for this on {serving.gpu.name} ({reasons})",
         "Choose another KV cache dtype or backend.",
     )
+
+
+def default_kv_dtype(dims: MLADims, gpu: GPU) -> str:
+    """What vLLM makes of ``--kv-cache-dtype auto`` for a model on a GPU."""
+    return "fp8_e4m3" if dims.quantised_by_default and gpu.capability == 10 else "auto"
 
 
 def default_chunk_tokens(gpu: GPU) -> int:

@@ -55,6 +55,9 @@ MIRRORED: Mapping[str, Mapping[str, str]] = {
     f"{_MLA}/flashattn_mla_sparse.py": {
         "FlashAttnMLASparseMetadataBuilder.__init__": "af4a668f10a4",
     },
+    "model_executor/models/config.py": {
+        "GlmMoeDsaForCausalLM.verify_and_update_config": "6a8b0c7ac727"
+    },
     "platforms/cuda.py": {"_get_backend_priorities": "cdd403a34745"},
     "platforms/rocm.py": {"_get_backend_priorities": "f6661d23534e"},
     "utils/torch_utils.py": {"is_quantized_kv_cache": "e7ce1bf50ce1"},

@@ -184,51 +184,27 @@ def _has_gpu() -> bool:
 
 
 def _measure(request: "Request", python: str | None) -> "list[Report]":
-    """Run the measuring process to its end; each cell is told on standard error as it comes."""
-    import subprocess
-
+    """Run the measuring process to its end; what it does is told on standard error as it goes."""
     from specpanel.kernels.errors import MLAError
-    from specpanel.kernels.request import dump, report_of
+    from specpanel.kernels.measuring import Measurement
 
-    command = [python or sys.executable, "-m", "specpanel.kernels"]
+    interpreter = python or sys.executable
     try:
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return Measurement(interpreter).run(request, _progress)
     except OSError as error:
         raise ConfigurationError(
-            f"{command[0]} cannot be started: {error.strerror}", "Name a Python with --python."
+            f"{interpreter} cannot be started: {error.strerror}", "Name a Python with --python."
         ) from None
-    assert child.stdin is not None
-    assert child.stdout is not None
-    found: list[Report] = []
-    try:
-        child.stdin.write(dump(request))
-        child.stdin.close()
-        for line in child.stdout:
-            report = report_of(line)
-            _progress(report)
-            found.append(report)
     except MLAError as error:
-        raise SpecpanelError(error.message) from None
-    except BrokenPipeError:
-        pass  # it ended before it read the request: its exit status and its own words follow
-    finally:
-        if child.poll() is None and sys.exc_info()[0] is not None:
-            child.terminate()
-        status = child.wait()
-    if found and found[-1].kind == "error":
-        raise SpecpanelError(found[-1].content["message"], found[-1].content["fix"])
-    if status or not found or found[-1].kind != "calibration":
-        raise SpecpanelError(
-            f"the measuring process ended with status {status}",
-            f"Is specpanel installed for {command[0]}? What it said stands above.",
-            exit_code=ExitCode.FAILED,
-        )
-    return found
+        raise SpecpanelError(error.message, error.fix, exit_code=ExitCode.FAILED) from None
 
 
 def _progress(report: "Report") -> None:
     content = report.content
-    if report.kind == "device":
+    if report.kind == "stage":
+        place = f"[{content['done']}/{content['of']}] " if content["of"] else ""
+        talk(f"{place}{content['text']}")
+    elif report.kind == "device":
         talk(
             f"Measuring {content['engine']} paths in {content['dtype']} on {content['device']} "
             f"({content['compute_units']} units), top-k {content['topk']}."
@@ -237,7 +213,7 @@ def _progress(report: "Report") -> None:
         times = ", ".join(
             f"{tier} {timing['median_ms']:.2f} ms" for tier, timing in content["timings"].items()
         )
-        talk(f"  {content['heads']} heads, {content['query']} after {content['context']}: {times}")
+        talk(f"    {times}")
 
 
 def _show(reports: "list[Report]", *, as_json: bool, plot: bool) -> "Calibration":

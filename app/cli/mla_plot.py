@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from specpanel.kernels.calibrate import Calibration, Cell
+from specpanel.kernels.calibrate import Calibration
+from specpanel.kernels.cells import Cell
 from specpanel.kernels.cost import work
 from specpanel.kernels.dims import MLADims
 from specpanel.kernels.dispatch import choose
@@ -31,18 +32,26 @@ def ceilings_text(measured: Mapping[str, Any]) -> str:
 
 def sdpa_text(compared: Mapping[str, Any]) -> str:
     """Portable masked MHA against torch's attention with the same mask."""
-    ours, theirs = compared["ours"], compared["theirs"]
-    memory = compared["memory_ratio"]
-    peaks = "peak memory n/a"
-    if memory is not None:
+    lines = [
+        "\nPortable masked MHA beside torch's scaled_dot_product_attention with the same mask "
+        f"({compared['heads']} heads, {compared['tokens']} tokens, top-k {compared['topk']}, float32):"
+    ]
+    for rounds in compared["by_threads"]:
+        count = rounds["threads"]
+        told = ", ".join(
+            f"{name} {rounds[kind]['ours_ms']:.0f} ms against {rounds[kind]['theirs_ms']:.0f} ms "
+            f"({rounds[kind]['ratio']:.2f} x)"
+            for kind, name in (("processor", "processor time"), ("elapsed", "elapsed"))
+        )
+        lines.append(f"  {count} thread{'s' if count > 1 else ''}: {told}")
+    memory = "peak memory n/a"
+    if compared["memory_ratio"] is not None:
         sizes = (compared["ours_peak_bytes"] / 2**20, compared["theirs_peak_bytes"] / 2**20)
-        peaks = f"peak memory {sizes[0]:.0f} MiB against {sizes[1]:.0f} MiB: {memory:.2f} x"
-    return (
-        f"\nPortable masked MHA beside torch's scaled_dot_product_attention with the same mask "
-        f"({compared['heads']} heads, {compared['tokens']} tokens, top-k {compared['topk']}, float32):\n"
-        f"  CPU time of one thread {ours['median_ms']:.0f} ms against {theirs['median_ms']:.0f} ms: "
-        f"{compared['time_ratio']:.2f} x; {peaks}"
-    )
+        memory = (
+            f"peak memory {sizes[0]:.0f} MiB against {sizes[1]:.0f} MiB "
+            f"({compared['memory_ratio']:.2f} x)"
+        )
+    return "\n".join([*lines, f"  {memory}"])
 
 
 def _lines(found: Calibration, plot: bool) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Calibration finds known crossings through noise, refuses nonsense, and keeps to what it was made for."""
 
+import itertools
 import json
 import math
 import random
@@ -9,16 +10,16 @@ from dataclasses import replace
 import pytest
 
 from specpanel.kernels.calibrate import (
+    REFINE_TO,
     Calibration,
-    Cell,
     Grid,
     Key,
-    Timing,
     calibrate,
     dump,
     fitted,
     load,
 )
+from specpanel.kernels.cells import Cell, Timing, cell_of, settled
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.vllm_rules import Tier
 
@@ -30,7 +31,10 @@ TOPK = KEY.topk
 def device(
     crossing: float = 7740.0, *, overhead_ms: float = 0.0, noise: float = 0.0, seed: int = 1
 ) -> Callable[[int, int, int], Cell]:
-    """A made-up device: MHA grows with the pairs of all keys, MQA with those of top-k; they cross once."""
+    """A made-up device: MHA grows with the pairs of all keys, MQA with those of top-k; they cross once.
+
+    ``noise`` shakes every path for itself. Beside it other work slows whole turns down, up to fourfold.
+    """
     chance = random.Random(seed)
     rate = (crossing**2 / 2) / (TOPK * crossing - TOPK**2 / 2)
 
@@ -39,14 +43,17 @@ def device(
         short = max(0, min(query, TOPK - context))
         picked = short * context + short * short / 2 + (query - short) * TOPK
         mha = overhead_ms + heads * pairs / 1e6
-        mqa = heads * picked * rate / 1e6
-        timings: dict[Tier, Timing] = {}
-        for tier, value in (("dense_mha", mha), ("masked_mha", mha * 1.02), ("sparse_mqa", mqa)):
-            if tier == "dense_mha" and query + context > TOPK:
-                continue
-            shaken = value * math.exp(chance.gauss(0, noise))
-            timings[tier] = Timing(shaken, shaken * noise, 20)  # type: ignore[index]
-        return Cell(heads, query, context, timings)
+        times: dict[Tier, float] = {"sparse_mqa": heads * picked * rate / 1e6}
+        times["masked_mha"] = mha * 1.02
+        if query + context <= TOPK:
+            times["dense_mha"] = mha
+        turns = []
+        for _ in range(12):
+            busy = chance.uniform(1, 4) if noise else 1.0
+            turns.append(
+                {tier: ms * busy * math.exp(chance.gauss(0, noise)) for tier, ms in times.items()}
+            )
+        return cell_of(heads, query, context, turns)
 
     return measure
 
@@ -71,34 +78,71 @@ def test_a_lower_bound_from_launch_overhead_becomes_a_shortest_query() -> None:
     assert 600 < shortest < 950
 
 
-def test_cached_context_gets_rows_of_its_own_in_powers_of_two() -> None:
+def test_a_crossing_is_refined_until_its_neighbours_are_five_percent_apart() -> None:
+    found = calibrate(KEY, Grid((16,), QUERIES), device(overhead_ms=16 * 600 * 600 / 1e6))
+    pairs = [
+        (left.query, right.query)
+        for left, right in itertools.pairwise(found.cells)
+        if (left.outcome() > 0) != (right.outcome() > 0)
+    ]
+    assert len(pairs) == 2
+    assert all(right <= left * REFINE_TO for left, right in pairs)
+
+
+def test_cached_context_gets_rows_of_its_own() -> None:
     grid = Grid((16,), QUERIES, (0, 1024, 4096))
     found = calibrate(KEY, grid, device())
-    context = found.rows[16].context
-    assert all(longest & (longest - 1) == 0 for longest, _ in context)
-    assert context
+    rows = found.rows[16]
+    assert rows.context
+    assert rows.context != rows.pure
+    # A crossing within a range of lengths does not make the whole range slower.
+    lost = [cell.regret("sparse_mqa") for cell in found.cells if cell.context]
+    assert max(lost) > 0.5
     regret = found.regret()
     assert regret is not None
-    assert regret[0] <= 0.05
+    assert regret[1] <= 0.05
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
-def test_regret_over_the_measured_grid_is_at_most_five_percent(noise: float) -> None:
+@pytest.mark.parametrize("noise", [0.0, 0.03, 0.1])
+def test_regret_over_the_measured_grid_is_at_most_five_percent_however_busy_the_machine_is(
+    noise: float,
+) -> None:
     grid = Grid((4, 16), QUERIES, (0, 1024, 2048, 8192))
     found = calibrate(KEY, grid, device(noise=noise))
     regret = found.regret()
     assert regret is not None
-    assert regret[0] <= 0.05
+    mean, worst = regret
+    assert mean <= 0.01
+    assert worst <= (0.05 if noise < 0.1 else 0.1)  # of 12 turns at 10 % the medians are off by 4 %
+
+
+def test_turns_are_compared_with_each_other_and_not_with_those_of_a_quiet_moment() -> None:
+    turns: list[dict[Tier, float]] = [
+        {"masked_mha": 10.0 * busy, "sparse_mqa": 11.0 * busy} for busy in (1, 5, 2, 9, 3)
+    ]
+    cell = cell_of(4, 4096, 0, turns)
+    assert cell.timings["masked_mha"].mad_ms == 20
+    assert cell.noise < 1e-12
+    assert cell.outcome() == 1
+    assert settled(cell)
+
+
+def test_more_turns_are_asked_for_while_a_difference_may_be_chance() -> None:
+    turns: list[dict[Tier, float]] = [
+        {"masked_mha": 10.0, "sparse_mqa": mqa} for mqa in (8.0, 13.0, 11.0, 9.5, 12.0)
+    ]
+    cell = cell_of(4, 4096, 0, turns)
+    assert cell.outcome() == 0
+    assert not settled(cell)
+    assert settled(
+        cell_of(4, 4096, 0, [{"masked_mha": 1.0, "sparse_mqa": 4.0 + n} for n in (0, 1, 0, 1, 0)])
+    )
 
 
 def test_wins_that_come_and_go_are_refused_with_the_numbers() -> None:
     cells = [device()(16, query, 0) for query in QUERIES]
-    slow = {
-        tier: replace(t, median_ms=t.median_ms * 9)
-        for tier, t in cells[2].timings.items()
-        if tier != "sparse_mqa"
-    }
-    cells[2] = replace(cells[2], timings={**cells[2].timings, **slow})
+    slow: dict[Tier, float] = {"masked_mha": 9.0, "sparse_mqa": 1.0}
+    cells[2] = cell_of(16, QUERIES[2], 0, [slow] * 5)
     found = fitted(KEY, cells)
     assert 16 not in found.rows
     assert "wins, loses and wins again" in found.refused[16]

@@ -106,7 +106,7 @@ def test_a_small_chunk_that_keeps_masked_mha_away_is_named_with_the_size_that_it
 
 def test_fp8_against_masked_is_told_only_where_masked_would_fire() -> None:
     fp8 = Serving(DEEPSEEK, gpu("b200"), 8, kv_dtype="fp8")
-    assert codes(fp8, 8192)["fp8-or-masked"] == "--kv-cache-dtype auto"
+    assert codes(fp8, 8192)["fp8-or-masked"] == "--kv-cache-dtype bfloat16"
     assert "fp8-or-masked" not in codes(fp8, 2048)
     assert "fp8-or-masked" not in codes(Serving(DEEPSEEK, gpu("h200"), 8, kv_dtype="fp8"), 8192)
 

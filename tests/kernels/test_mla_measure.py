@@ -16,7 +16,8 @@ from typer.testing import CliRunner  # noqa: E402
 from specpanel.app.cli.root import app  # noqa: E402
 from specpanel.kernels import measure  # noqa: E402
 from specpanel.kernels.calibrate import load  # noqa: E402
-from specpanel.kernels.measure import Repeats, against_sdpa, peak_bytes, time_call  # noqa: E402
+from specpanel.kernels.measure import Repeats, time_call  # noqa: E402
+from specpanel.kernels.sdpa import against_sdpa, peak_bytes  # noqa: E402
 
 SMALL = {
     "model_type": "deepseek_v32",
@@ -73,7 +74,7 @@ def test_calibrate_draws_a_map_beside_vllms_table_and_writes_what_it_measured(
     found = ran(
         "calibrate",
         *("--model", model, "--topk", "16", "--query", "16,128", "--context", "0,32"),
-        *("--out", str(out), *QUICK, "--budget", "200"),
+        *("--out", str(out), *QUICK, "--budget", "30"),
     )
     calibration = load(out.read_text())
     assert {(cell.query, cell.context) for cell in calibration.cells} >= {(16, 0), (128, 32)}
@@ -140,7 +141,7 @@ def test_a_measuring_process_that_dies_is_told_with_its_status(tmp_path: Path) -
 
 
 def test_a_measuring_process_that_writes_nonsense_is_told(tmp_path: Path) -> None:
-    python = interpreter(tmp_path, "cat > /dev/null; echo nonsense")
+    python = interpreter(tmp_path, "read line; echo nonsense")
     found = ran("bench", "--device", "cpu", "--python", python)
     assert found.exit_code == 1
     assert "wrote 'nonsense" in found.stderr
@@ -179,9 +180,11 @@ def test_the_peak_of_a_call_is_what_it_allocates_for_a_while() -> None:
 
 
 def test_portable_masked_mha_keeps_up_with_torchs_attention_in_half_its_memory() -> None:
-    found = against_sdpa(repeats=Repeats(warmups=1, least=2, most=2))
+    found = against_sdpa(rounds=2)
     assert (found.heads, found.tokens, found.topk) == (8, 2048, 512)
-    assert found.time_ratio <= 1.15
+    (alone,) = found.by_threads
+    assert (alone.threads, alone.rounds) == (1, 2)
+    assert alone.processor.ratio <= 1.15  # elapsed time tells of other work, too
     if found.memory_ratio is None:
         pytest.skip("the kernel tells no peak here")
     assert found.memory_ratio <= 0.5

@@ -96,21 +96,29 @@ def test_flashinfer_has_no_row_for_deepseek_below_tp8(tensor_parallel: int) -> N
 
 
 def test_glm_never_masks_with_cached_context_at_tp1_and_always_up_to_8k_without() -> None:
-    deployment = choose(Serving(GLM, gpu("b200")))[0]
+    deployment = choose(Serving(GLM, gpu("b200"), 1, "bfloat16"))[0]
     assert tier(deployment, 8192) == "masked_mha"
     assert tier(deployment, 8193) == "sparse_mqa"
     assert tier(deployment, 4096, 2048) == "sparse_mqa"
 
 
-def test_glm_at_tp2_has_other_rows_with_cached_context() -> None:
+def test_glm_gets_a_quantised_cache_on_sm100_by_default_and_with_it_never_masks() -> None:
     deployment = choose(Serving(GLM, gpu("b200"), 2))[0]
+    assert deployment.kv_dtype == "fp8_e4m3"
+    assert tier(deployment, 8192) == "sparse_mqa"
+    assert choose(Serving(GLM, gpu("h200"), 2))[0].kv_dtype == "auto"
+    assert choose(Serving(PRESETS["glm-5.3-flash"].dims, gpu("b200")))[0].kv_dtype == "auto"
+
+
+def test_glm_at_tp2_has_other_rows_with_cached_context() -> None:
+    deployment = choose(Serving(GLM, gpu("b200"), 2, "bfloat16"))[0]
     assert tier(deployment, 16384, 0) == "masked_mha"
     assert tier(deployment, 4096, 2048) == "masked_mha"
     assert tier(deployment, 4095, 2049) == "sparse_mqa"
 
 
 def test_glm_rows_beyond_32k_cannot_fire_because_the_mask_does_not_fit() -> None:
-    deployment = choose(Serving(GLM, gpu("b200"), 4, backend=FLASHMLA))[0]
+    deployment = choose(Serving(GLM, gpu("b200"), 4, "bfloat16", FLASHMLA))[0]
     assert tier(deployment, 32768) == "masked_mha"
     decision = decide(deployment, Step(33024, 33024))
     assert decision.tier == "sparse_mqa"

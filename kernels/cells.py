@@ -1,0 +1,115 @@
+"""One measured step: times of its paths, which is faster, and how surely. Pure.
+
+The paths of a step are run in turns, and what decides is the time of a path over that of sparse MQA *in the
+same turn*: a machine that is busy for a while slows both down, and their quotient stays.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from specpanel.kernels.vllm_rules import Step, Tier
+
+MARGIN = 0.03
+"""Paths whose times differ by less are taken as equally fast."""
+
+_DOUBT = 2.0  # standard errors that a difference must be apart from nothing
+_NO_DOUBT = 3.0  # and from where on nothing more is measured
+# Standard error of a median of n normal values with a median deviation d: 1.253 * 1.483 d / sqrt(n).
+_ERROR_OF_MEDIAN = 1.858
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Median of ``repeats`` runs, and the median distance from it."""
+
+    median_ms: float
+    mad_ms: float
+    repeats: int
+
+    @property
+    def error(self) -> float:
+        """Standard error of the median, relative to it."""
+        return _ERROR_OF_MEDIAN * self.mad_ms / self.median_ms / math.sqrt(self.repeats)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A path's time over that of sparse MQA in the same turns, and its relative standard error."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One step, measured on every path that gives the exact answer.
+
+    ``ratios`` is empty where the paths were not run in turns; the medians are compared then.
+    """
+
+    heads: int
+    query: int
+    context: int
+    timings: Mapping[Tier, Timing]
+    ratios: Mapping[Tier, Ratio] = field(default_factory=dict)
+
+    @property
+    def step(self) -> Step:
+        return Step(self.query, self.query + self.context, context_chunk=self.context)
+
+    @property
+    def mha(self) -> Tier:
+        return "dense_mha" if "dense_mha" in self.timings else "masked_mha"
+
+    def ratio(self, tier: Tier) -> Ratio:
+        """The time of ``tier`` over that of sparse MQA."""
+        if tier in self.ratios:
+            return self.ratios[tier]
+        mine, mqa = self.timings[tier], self.timings["sparse_mqa"]
+        error = 0.0 if tier == "sparse_mqa" else math.hypot(mine.error, mqa.error)
+        return Ratio(mine.median_ms / mqa.median_ms, error)
+
+    @property
+    def gain(self) -> float:
+        """Time of sparse MQA over that of the MHA form: above 1 MHA is faster."""
+        return 1.0 / self.ratio(self.mha).value
+
+    @property
+    def noise(self) -> float:
+        """Relative standard error of ``gain``."""
+        return self.ratio(self.mha).error
+
+    def outcome(self, margin: float = MARGIN) -> int:
+        """1 for a win, -1 for a loss, 0 within the margin or the noise."""
+        clear = max(margin, _DOUBT * self.noise)
+        distance = math.log(self.gain)
+        return 0 if abs(distance) <= clear else 1 if distance > 0 else -1
+
+    def regret(self, tier: Tier) -> float:
+        """The time lost by ``tier`` against the best of the measured paths, as a share."""
+        best = min(self.ratio(other).value for other in self.timings)
+        return self.ratio(tier).value / best - 1.0
+
+
+def cell_of(heads: int, query: int, context: int, turns: Sequence[Mapping[Tier, float]]) -> Cell:
+    """The cell that ``turns`` of milliseconds make; each turn has a time of every path."""
+    timings = {tier: timing_of([turn[tier] for turn in turns]) for tier in turns[0]}
+    ratios: dict[Tier, Ratio] = {}
+    for tier in timings:
+        found = timing_of([turn[tier] / turn["sparse_mqa"] for turn in turns])
+        ratios[tier] = Ratio(found.median_ms, found.error)
+    return Cell(heads, query, context, timings, ratios)
+
+
+def settled(cell: Cell, margin: float = MARGIN) -> bool:
+    """Whether more turns would change nothing: the winner is beyond doubt, or the two are equally fast."""
+    distance = abs(math.log(cell.gain))
+    return _DOUBT * cell.noise <= margin / 2 or distance > max(margin, _NO_DOUBT * cell.noise)
+
+
+def timing_of(values: Sequence[float]) -> Timing:
+    """What repeated measurements of one thing come to."""
+    median = statistics.median(values)
+    return Timing(median, statistics.median(abs(value - median) for value in values), len(values))
