@@ -24,7 +24,7 @@ CHAT = {"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", 
 GPT = {"conversations": [{"from": "human", "value": "2+2?"}, {"from": "gpt", "value": "4"}]}
 
 
-def test_both_ways_to_name_roles_become_the_same_conversation() -> None:
+def test_s13_both_ways_to_name_roles_become_the_same_conversation() -> None:
     reading = read(CHAT, GPT)
     first, second = reading.conversations
     assert first.turns == second.turns
@@ -46,7 +46,7 @@ def test_both_ways_to_name_roles_become_the_same_conversation() -> None:
         ("just text", "no JSON object"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_named_with_its_reason(entry: object, reason: str) -> None:
+def test_s13_a_line_that_cannot_be_used_is_named_with_its_reason(entry: object, reason: str) -> None:
     reading = read(CHAT, entry)
     (skipped,) = reading.skipped
     assert skipped.line == 2
@@ -55,7 +55,7 @@ def test_a_line_that_cannot_be_used_is_named_with_its_reason(entry: object, reas
     assert len(reading.conversations) == 1
 
 
-def test_rows_of_tools_are_counted_for_themselves() -> None:
+def test_s13_rows_of_tools_are_counted_for_themselves() -> None:
     tool = {
         "messages": [
             {"role": "user", "content": "x"},
@@ -68,7 +68,7 @@ def test_rows_of_tools_are_counted_for_themselves() -> None:
     assert "tools" in reading.skipped[0].reason
 
 
-def test_an_unreadable_line_is_skipped_and_a_blank_one_is_no_fault() -> None:
+def test_s13_an_unreadable_line_is_skipped_and_a_blank_one_is_no_fault() -> None:
     reading = read(*[CHAT] * 30, b"", b'{"messages": [', b"\xff\xfe")
     assert [(one.line, one.unreadable) for one in reading.skipped] == [(32, True), (33, True)]
     assert reading.blank == 1
