@@ -19,6 +19,7 @@ _PAIRS = {
     "launch.next": ("launch.previous", "launch.next", "Profile"),
     "live.longer": ("live.longer", "live.shorter", "Window"),
     "live.next": ("live.previous", "live.next", "Chart"),
+    "train.next": ("train.previous", "train.next", "Pane"),
     "zoom.earlier": ("zoom.earlier", "zoom.later", "Values"),
 }
 """Keys that share a place in the key line: both in the order shown, and the label."""
@@ -29,6 +30,9 @@ _ACTIVE_TOGETHER: tuple[tuple[Scope, ...], ...] = (
     ("replay", "live", "zoom", "panel"),
     ("logs", "panel"),
     ("sessions", "panel"),
+    ("train", "panel"),
+    ("trainlog", "logs", "panel"),
+    ("trainstart",),
     ("switcher",),
     ("quit",),
     ("stop",),

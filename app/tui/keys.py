@@ -13,6 +13,9 @@ Scope = Literal[
     "replay",
     "devices",
     "logs",
+    "train",
+    "trainlog",
+    "trainstart",
     "panel",
     "switcher",
     "quit",
@@ -33,6 +36,9 @@ SCOPE_TITLES: dict[Scope, str] = {
     "replay": "A past run, replayed",
     "devices": "Devices",
     "logs": "Logs",
+    "train": "Train",
+    "trainlog": "The log of a training",
+    "trainstart": "Before a training is begun",
     "panel": "Everywhere",
     "switcher": "The switcher",
     "quit": "Leaving while a server is up",
@@ -168,11 +174,41 @@ _LOGS = (
     ("end", "end,G", "end", "end", "", "The last line, and follow"),
     ("clear", "escape", "esc", "clear", "", "Show all lines again"),
 )
+_TRAIN = (
+    ("start", "enter,ctrl+r", "enter", "start", "Start", "Begin this recipe, or go on with it"),
+    ("stop", "x", "x", "stop", "Stop", "Stop this training: it saves first; asks"),
+    ("promote", "p", "p", "promote", "Promote", "Try the checkpoint in a running server; asks"),
+    ("log", "o", "o", "log", "Log", "Open the log of what is being done"),
+    ("checkpoint", "b", "b", "checkpoint", "", "Choose another checkpoint than the best"),
+    ("next", "right_square_bracket", "]", "select(1)", "", "The next pane"),
+    ("previous", "left_square_bracket", "[", "select(-1)", "", "The pane before"),
+    ("zoom", "z", "z", "zoom", "Zoom", "Give the chosen pane the whole screen, and back"),
+    ("earlier", "left", "left", "cursor(-1)", "", "Read the values of earlier steps"),
+    ("later", "right", "right", "cursor(1)", "", "Read the values of later steps"),
+    ("conditional", "c", "c", "conditional", "", "Accuracies given the one before, and back"),
+    ("copy", "y", "y", "copy", "Copy", "Copy the command that does the same without the panel"),
+    ("reread", "r", "r", "reread", "", "Read trainings and recipes again"),
+    ("down", "down,j", "down", "move(1)", "", "The next training or recipe"),
+    ("up", "up,k", "up", "move(-1)", "", "The one before"),
+    ("page_down", "pagedown", "pgdn", "move(10)", "", "Ten on"),
+    ("page_up", "pageup", "pgup", "move(-10)", "", "Ten back"),
+    ("first", "home,g", "home", "move(-999999)", "", "The first training"),
+    ("last", "end,G", "end", "move(999999)", "", "The last recipe"),
+    ("leave", "escape", "esc", "leave", "", "Show all panes again"),
+)
+_TRAINLOG = (("back", "backspace,b", "b", "back", "Back", "Back to the training"),)
+_TRAINSTART = (
+    ("begin", "enter,ctrl+r", "enter", "begin", "", "Begin it"),
+    ("cancel", "escape", "esc", "dismiss(None)", "", "Begin nothing"),
+    ("field", "tab,shift+tab,down,up", "tab", "next_field", "", "The other field"),
+    ("close", "ctrl+c", "^c", "dismiss(None)", "", "Begin nothing"),
+)
 _PANEL = (
     ("launch", "1", "1", "show('launch')", "", "The Launch screen"),
     ("live", "2", "2", "show('live')", "", "The Live screen"),
+    ("train", "3", "3", "show('train')", "", "The Train screen"),
     ("logs", "6", "6", "show('logs')", "", "The Logs screen"),
-    ("reserved", "3,4,5", "3 4 5", "reserved", "", "Train, Lab and MLA: not in this version"),
+    ("reserved", "4,5", "4 5", "reserved", "", "Lab and MLA: not in this version"),
     ("palette", "ctrl+p", "^p", "command_palette", "Palette", "Find an action by name"),
     ("switch", "s", "s", "switcher", "Switch", "Change to another configuration or server"),
     ("switch_back", "S", "S", "switch_back", "", "Back to the configuration before this one"),
@@ -218,7 +254,9 @@ _HELP = (
 )
 _WHY = (("close", "escape,w,q,ctrl+c,enter", "esc", "dismiss", "", "Close it"),)
 
-_BEFORE_AN_EDITOR = frozenset({"switcher.close", "mark.close"})
+_BEFORE_AN_EDITOR = frozenset(
+    {"switcher.close", "mark.close", "trainstart.close", "trainstart.begin", "trainstart.field"}
+)
 """Keys that an editor with the focus would take, and that work all the same."""
 
 
@@ -237,6 +275,9 @@ KEYS: tuple[Key, ...] = (
     *_keys("replay", _REPLAY),
     *_keys("devices", _DEVICES),
     *_keys("logs", _LOGS),
+    *_keys("train", _TRAIN),
+    *_keys("trainlog", _TRAINLOG),
+    *_keys("trainstart", _TRAINSTART),
     *_keys("panel", _PANEL),
     *_keys("switcher", _SWITCHER),
     *_keys("quit", _QUIT),

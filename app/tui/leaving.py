@@ -1,15 +1,21 @@
 """How the panel ends: asked, by a signal, or because its terminal has gone. A server is left running."""
 
+import asyncio
 import os
 import sys
 import termios
+import threading
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual.worker import Worker, WorkerState
 
 from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitChoice, QuitScreen, StoppingScreen
 from specpanel.core.errors import ExitCode, SpecpanelError
+
+if TYPE_CHECKING:
+    from specpanel.core.training.detached import Detached
 
 
 class LeavingApp(DeskApp):
@@ -21,6 +27,26 @@ class LeavingApp(DeskApp):
     _stopping = False
     _filler: Worker[None] | None = None
     _closer: Worker[None] | None = None
+
+    detached: "list[Detached]"
+    """Trainings and promotions that this panel began and whose end was not told yet."""
+    _in_a_hurry: threading.Event
+
+    @property
+    def training_words(self) -> str:
+        """What of ours runs beside a server; empty where nothing does."""
+        names = [child.name for child in self.detached if child.exit_code is None]
+        return ", ".join(names)
+
+    def mind_detached(self) -> None:
+        """Tells what came of those that have ended."""
+        for child in [one for one in self.detached if one.exit_code is not None]:
+            from specpanel.app.tui.screens.train_actions import outcome_words
+
+            self.detached.remove(child)
+            text, well = outcome_words(child)
+            self.say(text, severity="information" if well else "error")
+            child.forget_files()
 
     @property
     def server_is_up(self) -> bool:
@@ -37,8 +63,9 @@ class LeavingApp(DeskApp):
             self._hurry()
         elif isinstance(self.screen, QuitScreen):
             self.screen.dismiss("cancel")
-        elif self.server_is_up:
-            self.push_screen(QuitScreen(self._server_words()), self._quit_chosen)
+        elif self.server_is_up or self.training_words:
+            server = self._server_words() if self.server_is_up else ""
+            self.push_screen(QuitScreen(server, self.training_words), self._quit_chosen)
         else:
             self._leave()
 
@@ -72,11 +99,12 @@ class LeavingApp(DeskApp):
 
     def _leave(self, *, leave: bool = True, reason: str = "the panel was left") -> None:
         self._stopping = True
-        if self.desk is not None:
-            self._keep_failure(self.desk.failure)
+        if self.desk is not None or (not leave and self.training_words):
+            self._keep_failure(None if self.desk is None else self.desk.failure)
             self.push_screen(StoppingScreen())
+            self._cancel_driver()
             self._closer = self.run_worker(
-                partial(self.desk.close, leave=leave, reason=reason),
+                partial(self._close, leave=leave, reason=reason),
                 group="closing",
                 exit_on_error=False,
             )
@@ -86,7 +114,15 @@ class LeavingApp(DeskApp):
         else:
             self.exit()
 
+    async def _close(self, *, leave: bool, reason: str) -> None:
+        """End the desk; with it, unless they are left, what runs in processes of its own."""
+        ending = [] if leave else [child.stop(self._in_a_hurry) for child in self.detached]
+        if self.desk is not None:
+            ending.append(self.desk.close(leave=leave, reason=reason))
+        await asyncio.gather(*ending)
+
     def _hurry(self) -> None:
+        self._in_a_hurry.set()
         if self.desk is not None:
             self.desk.hurry()
         self._cancel_driver()

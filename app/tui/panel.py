@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -141,6 +142,8 @@ class Panel(LeavingApp):
         self.desk_is_coming = open_desk is not None
         self._asked_early = []
         self.notices = Notices()
+        self.detached = []
+        self._in_a_hurry = threading.Event()
         self._begin = begin
         self._fill = driver
         self._auto_tick = auto_tick
@@ -301,6 +304,7 @@ class Panel(LeavingApp):
         """Hands what is new to the active screen; a hidden one catches up when it comes back."""
         if not self._stopping:
             self.show_failure()
+        self.mind_detached()
         screen = self.screen
         if isinstance(screen, PanelScreen):
             screen.receive(self.feed)

@@ -28,6 +28,8 @@ class Curve:
         self._points: list[Point] = []
         self.version = 0
         """Grows with every value."""
+        self.remade = 0
+        """Grows when points that were there are others now."""
 
     def add(self, step: int, value: float | None) -> None:
         """``None`` is a step without this figure."""
@@ -36,6 +38,7 @@ class Curve:
         if step <= self._newest:
             while points and points[-1].step >= first:
                 points.pop()
+                self.remade += 1
         self._newest = step
         if value is None:
             return
@@ -50,6 +53,7 @@ class Curve:
 
     def _halve(self) -> None:
         self._width *= 2
+        self.remade += 1
         halved: list[Point] = []
         for point in self._points:
             first = point.step - point.step % self._width
@@ -68,6 +72,10 @@ class Curve:
     @property
     def last_step(self) -> int | None:
         return self._points[-1].step if self._points else None
+
+    def since(self, index: int) -> list[Point]:
+        """The points from ``index`` on."""
+        return self._points[max(0, index) :]
 
     def __iter__(self) -> Iterator[Point]:
         return iter(self._points)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -113,34 +113,34 @@ def _run(root: Path, owner: Owner | None) -> TrainingRun:
     algorithm, target, trainer = (
         _section(table, one) for one in ("algorithm", "target", "trainer")
     )
-    wanted = number(trainer.get("steps"))
     steps, predicted = _progress(root)
-    known = {
-        "root": root,
-        "recipe": _text(table.get("name")) or root.parent.name,
-        "algorithm": _text(algorithm.get("type")),
-        "target": _text(target.get("model")),
-        "began_unix": _stamp(root / "recipe.json"),
-        "wanted_steps": None if wanted is None else int(wanted),
-        "steps": steps,
-        "predicted": predicted,
-    }
+    known = TrainingRun(
+        root=root,
+        recipe=_text(table.get("name")) or root.parent.name,
+        algorithm=_text(algorithm.get("type")),
+        target=_text(target.get("model")),
+        began_unix=_stamp(root / "recipe.json"),
+        state="cut off",
+        steps=steps,
+        wanted_steps=_whole(trainer.get("steps")),
+        predicted=predicted,
+        resumable=(root / "data" / "rows.jsonl").exists(),
+    )
     if owner is not None:
-        return TrainingRun(**known, state="running", owner=owner)
+        return replace(known, state="running", owner=owner, resumable=False)
     summary = _summary(root)
-    has_rows = (root / "data" / "rows.jsonl").exists()
     if summary is None:
-        return TrainingRun(**known, state="cut off", resumable=has_rows)
+        return known
     failure = _text(summary.get("failure"))
     stopped = summary.get("interrupted") is True
-    done = number(summary.get("steps"))
-    known["steps"] = steps if done is None else int(done)
-    return TrainingRun(
-        **known,
+    done = _whole(summary.get("steps"))
+    return replace(
+        known,
         state="failed" if failure else "stopped" if stopped else "done",
         why=failure,
+        steps=steps if done is None else done,
         took_s=number(summary.get("took_s")),
-        resumable=summary.get("resumable") is True and has_rows,
+        resumable=summary.get("resumable") is True and known.resumable,
     )
 
 
@@ -193,6 +193,11 @@ def _object(path: Path) -> Mapping[str, Any] | None:
 def _section(table: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = table.get(name)
     return found if isinstance(found, Mapping) else {}
+
+
+def _whole(value: Any) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
 
 
 def _text(value: Any) -> str:

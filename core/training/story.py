@@ -75,6 +75,26 @@ class KeptCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ServedCheckpoint:
+    """What serving a checkpoint showed, beside what its trainer foretold.
+
+    ``heldout`` and ``validation`` are acceptance lengths, ``low`` and ``high`` the 95 % interval of the
+    first. ``gap`` is served / predicted - 1 on the validation prompts. ``causes`` are sentences about what
+    differs where the gap is large.
+    """
+
+    step: int
+    heldout: float | None
+    low: float | None
+    high: float | None
+    validation: float | None
+    predicted: float | None
+    gap: float | None
+    causes: tuple[str, ...]
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
 class Trouble:
     """Something to be said about the run, and what to do about it."""
 
@@ -113,6 +133,7 @@ class Story:
         self.steps_per_epoch: int | None = None
         self.formula = ""
         self.checkpoints: dict[int, KeptCheckpoint] = {}
+        self.served: dict[int, ServedCheckpoint] = {}
         self.troubles: list[Trouble] = []
         self.dropped = 0.0
         self.saving = False
@@ -139,8 +160,7 @@ class Story:
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A section of the recipe; empty where there is none."""
-        found = self.recipe.get(name)
-        return found if isinstance(found, Mapping) else {}
+        return _table(self.recipe.get(name))
 
     @property
     def recent(self) -> list[Step]:
@@ -301,6 +321,11 @@ class Story:
         best = line.get("best") is True
         self.checkpoints[step] = KeptCheckpoint(step, Path(path), loss, length, best)
 
+    def _take_evaluation(self, line: Mapping[str, Any]) -> None:
+        step = _count(line.get("step"))
+        if step is not None:
+            self.served[step] = _served(step, line)
+
     def _take_finding(self, line: Mapping[str, Any]) -> None:
         said = _text(line.get("severity"))
         severity: Severity = said if said in ("error", "warning") else "note"  # type: ignore[assignment]
@@ -374,6 +399,29 @@ def _prediction(found: Any) -> tuple[float | None, tuple[Position, ...], str]:
     listed = found.get("positions")
     positions = tuple(_positions(listed if isinstance(listed, Sequence) else ()))
     return number(found.get("acceptance_length")), positions, _text(found.get("formula"))
+
+
+def _served(step: int, line: Mapping[str, Any]) -> ServedCheckpoint:
+    heldout, validation = _table(line.get("heldout")), _table(line.get("validation"))
+    interval = _table(heldout.get("interval"))
+    checks = line.get("checks")
+    found = [_table(one) for one in checks] if isinstance(checks, list) else []
+    causes = [_text(one.get("text")) for one in found if one.get("state") == "differs"]
+    return ServedCheckpoint(
+        step=step,
+        heldout=number(heldout.get("acceptance_length")),
+        low=number(interval.get("low")),
+        high=number(interval.get("high")),
+        validation=number(validation.get("acceptance_length")),
+        predicted=number(line.get("predicted")),
+        gap=number(line.get("gap")),
+        causes=tuple(one for one in causes if one),
+        failure=_text(line.get("failure")),
+    )
+
+
+def _table(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
 
 
 def _positions(listed: Sequence[Any]) -> Iterator[Position]:

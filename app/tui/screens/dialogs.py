@@ -1,6 +1,7 @@
 """The modal screens: help, an error, how to quit, and the wait for things to stop."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, cast
 
 from textual.app import ComposeResult
@@ -115,17 +116,27 @@ def error_words(error: BaseException) -> tuple[str, str]:
 
 
 class QuitScreen(Dialog[QuitChoice]):
-    """Asks what becomes of the server."""
+    """Asks what becomes of the server, and of trainings; either may be empty."""
 
     title_text = "A server is running"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("quit")]
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, training: str = "") -> None:
         super().__init__()
         self._server = server
+        self._training = training
+        if training:
+            self.title_text = "A server and a training run" if server else "A training is running"
 
     def body(self) -> Sequence[Content]:
-        return [Content(clean(self._server)), Content(""), *self.key_rows("quit")]
+        what = [Content(clean(self._server))] if self._server or not self._training else []
+        rows = list(self.keymap.keys_of("quit"))
+        if self._training:
+            goes_on = "goes on by itself when it is left, and is on the Train screen next time."
+            what.append(Content(clean(f"{self._training}: it {goes_on}")))
+            leave = "Leave both running" if self._server else "Leave it running"
+            rows[0] = replace(rows[0], help=leave)
+        return [*what, Content(""), *(key_row(key) for key in rows)]
 
     def action_choose(self, choice: QuitChoice) -> None:
         self.dismiss(choice)
