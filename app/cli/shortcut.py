@@ -39,7 +39,7 @@ def _watching(words: Sequence[str]) -> Callable[[], None] | None:
             from specpanel.app.cli.report import guarded
 
             return partial(guarded(watch_in_panel), url, mouse=mouse)
-        case ["--replay", path, *more] if not _is_option(path):
+        case ["--replay", path, *more] if not _is_option(path) and os.path.isfile(path):
             speed = _speed(more)
             if speed is None:
                 return None

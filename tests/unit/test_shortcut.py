@@ -40,12 +40,12 @@ def _said(*arguments: str) -> tuple[int, str, set[str]]:
     [
         ["watch", URL, "--tui"],
         ["watch", "--tui", URL, "--no-mouse"],
-        ["watch", "--replay", "a.ndjson", "--speed", "2.5", "--tui"],
-        ["watch", "--tui", "--replay", "a.ndjson"],
+        ["watch", "--replay", __file__, "--speed", "2.5", "--tui"],
+        ["watch", "--tui", "--replay", __file__],
         ["--no-mouse"],
         [],
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(words).replace(__file__, "FILE"),
 )
 def test_words_that_only_open_the_panel_are_understood_without_the_parser(
     words: list[str],
@@ -56,6 +56,7 @@ def test_words_that_only_open_the_panel_are_understood_without_the_parser(
 @pytest.mark.parametrize(
     "words",
     [
+        ["watch", "--tui", "--replay", "last"],  # a run's name, not a file
         ["--help"],
         ["watch"],
         ["watch", URL],
