@@ -1,7 +1,7 @@
 """``specpanel promote``: put a better drafter into a running server, and only a better one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -9,13 +9,12 @@ from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded, talk
 
 if TYPE_CHECKING:
-    from specpanel.core.engine.registry import ServerRecord
     from specpanel.core.training.audit import Promotion
-    from specpanel.core.training.promote import PromotionPlan
+    from specpanel.core.training.promotion_way import PromotionRun
 
 HELP = (
-    "Replace the drafter of a running server by a checkpoint, if held-out prompts show that it is better. "
-    "Ends with 1 where the old drafter stays."
+    "Replace the drafter of a running server by a checkpoint, if held-out prompts show that it is better: in "
+    "place, or by a new server that takes the old one's place. Ends with 1 where the old drafter stays."
 )
 
 
@@ -51,6 +50,13 @@ def promote(
             min=0,
         ),
     ] = 0.02,
+    way: Annotated[
+        Literal["auto", "in-place", "restart"],
+        typer.Option(
+            "--way",
+            help="in-place, restart (a new server beside the old one), or auto: in place where that works.",
+        ),
+    ] = "auto",
     only_measure: Annotated[
         bool,
         typer.Option(
@@ -62,8 +68,6 @@ def promote(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    from dataclasses import replace
-
     from specpanel.core.errors import ConfigurationError
 
     if listing:
@@ -74,10 +78,12 @@ def promote(
             "no checkpoint was named",
             "Give the folder of a drafter, or --list to see what was promoted.",
         )
-    plan = _plan(checkpoint, server, prompts, requests, max_tokens, concurrency, margin)
-    if only_measure:
-        plan = replace(plan, only_measure=True)
-    promotion = _run(plan)
+    running = _plan(
+        *(checkpoint, server, prompts, requests, max_tokens, concurrency, margin),
+        way=way,
+        only_measure=only_measure,
+    )
+    promotion = _run(running)
     _print(promotion, as_json=as_json)
     if promotion.result == "interrupted":
         raise typer.Exit(130)
@@ -93,11 +99,15 @@ def _plan(
     max_tokens: int,
     concurrency: int,
     margin: float,
-) -> "PromotionPlan":
+    *,
+    way: str,
+    only_measure: bool,
+) -> "PromotionRun":
     from specpanel.core.errors import ConfigurationError
     from specpanel.core.settings.profile import Traffic
     from specpanel.core.traffic.prompts import choose, read_prompts
     from specpanel.core.training.promote import PromotionPlan, heldout_prompts
+    from specpanel.core.training.promotion_way import PromotionRun, find_server
 
     folder = Path(checkpoint).expanduser().absolute()
     if not (folder / "config.json").is_file():
@@ -110,47 +120,22 @@ def _plan(
     else:
         found, source = heldout_prompts(folder)
     chosen = choose(found, (), 0)[:requests]
-    name, url = _server(server)
+    name, url, record = find_server(server)
     talk(f"measuring with {len(chosen)} prompts from {source}")
     traffic = Traffic(max_tokens=max_tokens, concurrency=concurrency)
-    return PromotionPlan(name, url, None, folder, chosen, traffic, margin)
+    plan = PromotionPlan(name, url, None, folder, chosen, traffic, margin, only_measure)
+    return PromotionRun(plan, record, way.replace("-", " "), talk)  # type: ignore[arg-type]
 
 
-def _server(named: str | None) -> tuple[str, str]:
-    """Name and address of the server that is meant.
-
-    Raises:
-        ConfigurationError, NotRunningError: there is none, or it is not clear which.
-    """
-    from specpanel.core.engine.process import running_servers
-    from specpanel.core.engine.registry import find
-    from specpanel.core.errors import ConfigurationError, NotRunningError
-
-    if named is not None and "://" in named:
-        return named, named
-    running = running_servers()
-    if named is None:
-        if not running:
-            raise NotRunningError("no server of specpanel's is running", "Name one with --server.")
-        if len(running) > 1:
-            known = ", ".join(record.name for record in running)
-            raise ConfigurationError(f"several servers run: {known}", "Name one with --server.")
-    record: ServerRecord = running[0] if named is None else find(named, running)
-    return record.name, record.url
-
-
-def _run(plan: "PromotionPlan") -> "Promotion":
+def _run(running: "PromotionRun") -> "Promotion":
     import asyncio
     import signal
 
-    from specpanel.core.training.promote import Promoting
-
     async def go() -> "Promotion":
-        promoting = Promoting(plan, talk)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, promoting.interrupt)
-        return await promoting.run()
+            loop.add_signal_handler(number, running.interrupt)
+        return await running.run()
 
     return asyncio.run(go())
 

@@ -58,6 +58,24 @@ def train(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Folder of the run; one of its own otherwise.")
     ] = None,
+    promote: Annotated[
+        str | None,
+        typer.Option(
+            "--promote",
+            metavar="SERVER",
+            help="Then put what served best to work in this running server (name, port or address), if it is "
+            "better than its drafter.",
+            autocompletion=options._server_names,
+        ),
+    ] = None,
+    from_pretrained: Annotated[
+        str | None,
+        typer.Option(
+            "--from-pretrained",
+            metavar="FOLDER",
+            help="Drafter to start from: an earlier checkpoint, or one of others, which is converted.",
+        ),
+    ] = None,
     model: options.Model = None,
     python: options.Python = None,
     trainer_python: Annotated[
@@ -80,6 +98,8 @@ def train(
         "target.model": model,
         "engine.python": python,
         "trainer.python": trainer_python,
+        "trainer.from_pretrained": from_pretrained,
+        "promotion.server": promote,
     }
     recipe = _recipe(name, given, assignments or [])
     _fly(_plan(recipe, stage, folder, resume, redo), as_json=as_json)
@@ -107,7 +127,7 @@ def _plan(
             f"--stage {stages[0]} needs the data of an earlier run",
             "Say --resume, or name its --folder.",
         )
-    chosen = tuple(name for name in STAGES if not stages or name in stages)
+    chosen = tuple(name for name in STAGES if stages and name in stages)
     return TrainingPlan(recipe, chosen, folder, resume, redo)
 
 

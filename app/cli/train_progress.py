@@ -9,8 +9,10 @@ from specpanel.app.cli.progress import step_text
 from specpanel.app.cli.report import talk
 from specpanel.core.training.events import (
     CheckpointKept,
+    CheckpointMeasured,
     LoaderKnown,
     Progressed,
+    PromotionTried,
     RecipeChosen,
     Saving,
     StageBegan,
@@ -24,7 +26,12 @@ from specpanel.core.training.events import (
     ValidationDone,
     training_line,
 )
-from specpanel.core.training.records import Prediction, TrainingSummary
+from specpanel.core.training.records import (
+    Acceptance,
+    Evaluation,
+    Prediction,
+    TrainingSummary,
+)
 
 _QUIET_S = 5.0
 
@@ -118,7 +125,17 @@ def _line(event: TrainingEvent) -> str | None:
         case TrainerEnded(_, reason, step, took_s):
             return f"trainer ended ({reason}) after step {step} and {took_s:.0f} s"
         case _:
-            return step_text(event)  # type: ignore[arg-type]
+            return _shown_when_served(event) or step_text(event)  # type: ignore[arg-type]
+
+
+def _shown_when_served(event: TrainingEvent) -> str | None:
+    match event:
+        case CheckpointMeasured(evaluation):
+            return "\n".join(evaluation_lines(evaluation))
+        case PromotionTried(tried):
+            return f"{tried.server}: {tried.result}: {tried.reason}"
+        case _:
+            return None
 
 
 def summary_lines(summary: TrainingSummary) -> str:
@@ -137,8 +154,55 @@ def summary_lines(summary: TrainingSummary) -> str:
         lines.append(f"best checkpoint: {best.path} (step {best.step})")
         if best.prediction is not None:
             lines.append(f"predicted: {_predicted(best.prediction)} [{best.prediction.formula}]")
+    served = summary.served_best
+    if served is not None:
+        lines.append(f"served best: {served.checkpoint}")
+        lines.extend(f"  {text}" for text in evaluation_lines(served)[1:])
+    gap = next((one for one in summary.evaluations if one.gap is not None), None)
+    if gap is not None and gap != served:
+        lines.append(f"train to serve, step {gap.step}: {_gap_text(gap)}")
+    if summary.minutes is not None:
+        lines.append(f"all stages: {summary.minutes:.1f} minutes")
     lines.append(f"everything: {summary.folder}")
     return "\n".join(lines)
+
+
+def evaluation_lines(evaluation: Evaluation) -> list[str]:
+    """What serving showed of a checkpoint: a heading, then one line a fact."""
+    name = evaluation.checkpoint.name
+    if evaluation.heldout is None:
+        return [f"{name}: not measured: {evaluation.failure}"]
+    lines = [f"{name}, served:", f"held-out prompts: {_served(evaluation.heldout)}"]
+    if evaluation.validation is not None:
+        lines.append(f"validation prompts: {_served(evaluation.validation)}")
+    if evaluation.predicted is not None:
+        lines.append(f"train to serve: {_gap_text(evaluation)}")
+    lines.extend(
+        f"{check.state}: {check.cause}: {check.text}"
+        for check in evaluation.checks
+        if check.state != "same"
+    )
+    return lines
+
+
+def _gap_text(evaluation: Evaluation) -> str:
+    told = [f"foretold {_shown(evaluation.predicted, 2)}"]
+    if evaluation.gap is not None:
+        told.append(f"{evaluation.gap:+.1%} on the prompts it was foretold for")
+    if evaluation.heldout_gap is not None:
+        told.append(f"{evaluation.heldout_gap:+.1%} on held-out ones")
+    return ", ".join(told)
+
+
+def _served(found: Acceptance) -> str:
+    if found.acceptance_length is None:
+        return "nothing was drafted"
+    rates = " ".join(f"{one.rate.estimate:.3f}" for one in found.positions)
+    bounds = f" ({found.interval.low:.2f}..{found.interval.high:.2f})" if found.interval else ""
+    return (
+        f"acceptance length {found.acceptance_length:.2f}{bounds} on {found.prompts} prompts, "
+        f"by position {rates}"
+    )
 
 
 def _predicted(found: Prediction) -> str:

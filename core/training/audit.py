@@ -37,7 +37,8 @@ class Promotion:
 
     ``before`` and ``candidate`` are folders; fingerprints tell what really ran.
 
-    ``paused_s`` is how long the server did no step, in one swap; None where it came to none.
+    ``paused_s`` is how long the server did no step, in one swap; None where it came to none. ``url_after``
+    is where the candidate serves after a promotion by restart.
     """
 
     unix: float
@@ -56,6 +57,7 @@ class Promotion:
     paused_s: float | None
     took_s: float
     user: str
+    url_after: str | None = None
 
 
 _promotions = TypeAdapter(Promotion)

@@ -23,6 +23,8 @@ from specpanel.core.session.targets import with_model_paths
 from specpanel.core.training.algorithms import KINDS
 from specpanel.core.training.checks import check_recipe, trainer_takes
 from specpanel.core.training.data_stage import DataStage
+from specpanel.core.training.evaluate_stage import EvaluateStage
+from specpanel.core.training.evaluation import best_served
 from specpanel.core.training.events import (
     RecipeChosen,
     StageBegan,
@@ -36,6 +38,7 @@ from specpanel.core.training.events import (
 )
 from specpanel.core.training.extraction_stage import ExtractionStage
 from specpanel.core.training.folder import RunFolder, runs_of, training_folder, write_json
+from specpanel.core.training.promote_stage import PromoteStage
 from specpanel.core.training.recipe import Recipe
 from specpanel.core.training.records import (
     STAGE_ORDER,
@@ -52,19 +55,29 @@ STAGES: dict[StageName, Callable[[], Stage]] = {
     "data": DataStage,
     "extraction": ExtractionStage,
     "train": TrainStage,
+    "evaluate": EvaluateStage,
+    "promote": PromoteStage,
 }
+_ASKED_FOR = frozenset({"promote"})  # done only where a recipe or a command names it
+
+
+def usual_stages(recipe: Recipe) -> tuple[StageName, ...]:
+    """The stages of a run that asks for none in particular."""
+    return tuple(
+        name for name in STAGES if name not in _ASKED_FOR or recipe.promotion.server is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
     """What a run is to do.
 
-    ``folder`` None: a new one, or with ``resume`` this recipe's newest. ``stages`` beyond those that are
-    there are refused. ``redo``: do the stages again though their results are there.
+    ``folder`` None: a new one, or with ``resume`` this recipe's newest. ``stages`` empty: the usual ones.
+    ``redo``: do the stages again though their results are there.
     """
 
     recipe: Recipe
-    stages: tuple[StageName, ...] = tuple(STAGES)
+    stages: tuple[StageName, ...] = ()
     folder: Path | None = None
     resume: bool = False
     redo: bool = False
@@ -133,7 +146,8 @@ class Training:
 
     async def _stages(self) -> None:
         place = await self._workplace()
-        stages = [STAGES[name]() for name in STAGE_ORDER if name in self.plan.stages]
+        wanted = self.plan.stages or usual_stages(self.plan.recipe)
+        stages = [STAGES[name]() for name in STAGE_ORDER if name in wanted]
         async with place.held:
             for index, stage in enumerate(stages, 1):
                 place.raise_if_interrupted()
@@ -226,6 +240,7 @@ class Training:
         best = next((one for one in kept if one.best), None)
         train = next((one for one in self._reports if one.stage == "train"), None)
         steps = train.facts.get("steps") if train else (kept[-1].step if kept else None)
+        evaluations = self.folder.evaluations()
         unfinished = error is not None or self._interrupted.is_set()
         return TrainingSummary(
             recipe=self.plan.recipe.name,
@@ -240,6 +255,9 @@ class Training:
             interrupted=self._interrupted.is_set(),
             failure=None if error is None else str(error),
             resumable=unfinished and self.folder.rows.exists(),
+            evaluations=evaluations,
+            served_best=best_served(evaluations),
+            minutes=sum(one.took_s for one in self._reports) / 60 if self._reports else None,
         )
 
 

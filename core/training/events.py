@@ -17,8 +17,10 @@ from specpanel.core.session.events import (
     Ready,
     Stopped,
 )
+from specpanel.core.training.audit import Promotion
 from specpanel.core.training.records import (
     Checkpoint,
+    Evaluation,
     Prediction,
     StageName,
     StageReport,
@@ -157,6 +159,22 @@ class TrainerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointMeasured:
+    """A checkpoint was served and measured, or could not be."""
+
+    kind: ClassVar[str] = "evaluation"
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionTried:
+    """A promotion was tried; the record is that of the audit log."""
+
+    kind: ClassVar[str] = "promotion"
+    promotion: Promotion
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingSummaryMade:
     """The last event of every run."""
 
@@ -183,6 +201,8 @@ TrainingEvent = (
     | CheckpointKept
     | Saving
     | TrainerEnded
+    | CheckpointMeasured
+    | PromotionTried
     | TrainingSummaryMade
 )
 TrainingListener = Callable[[TrainingEvent], None]
@@ -191,7 +211,9 @@ TrainingListener = Callable[[TrainingEvent], None]
 def training_line(event: TrainingEvent) -> str:
     """The event as one line of the stream. Fields of a record stand at the top, not in an object."""
     content: dict[str, Any] = asdict(event)
-    if isinstance(event, TrainingSummaryMade | CheckpointKept):
+    if isinstance(
+        event, TrainingSummaryMade | CheckpointKept | CheckpointMeasured | PromotionTried
+    ):
         content = content[event.kind]
     elif isinstance(event, StageSkipped | StageEnded):
         content = content["report"]

@@ -12,11 +12,13 @@ trainer/log.txt          what the trainer wrote
 trainer/metrics.jsonl    one object a step, validation and save, from our runner
 trainer/save/            Speculators' own folder: resumed from, overwritten by it
 checkpoints/step-000057/ kept copies, each whole; checkpoint.json is its record
+evaluations.json         what each checkpoint showed when it was served
 summary.json             the last summary
 """
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,13 @@ from pydantic import TypeAdapter, ValidationError
 from specpanel.core.errors import RecordingError
 from specpanel.core.settings.paths import data_folder
 from specpanel.core.training.events import plain
-from specpanel.core.training.records import Checkpoint, StageName, StageReport
+from specpanel.core.training.records import Checkpoint, Evaluation, StageName, StageReport
 
 CHECKPOINT_FILE = "checkpoint.json"
 
 _checkpoints = TypeAdapter(Checkpoint)
 _reports = TypeAdapter(StageReport)
+_evaluations = TypeAdapter(tuple[Evaluation, ...])
 
 
 def training_folder() -> Path:
@@ -135,6 +138,19 @@ class RunFolder:
 
     def keep(self, checkpoint: Checkpoint) -> None:
         write_json(checkpoint.path / CHECKPOINT_FILE, asdict(checkpoint))
+
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """What was measured of checkpoints that are still kept, by step."""
+        found: tuple[Evaluation, ...] = _read(self._evaluations, _evaluations) or ()
+        there = [one for one in found if one.checkpoint.is_dir()]
+        return tuple(sorted(there, key=lambda one: one.step))
+
+    def keep_evaluations(self, found: Sequence[Evaluation]) -> None:
+        write_json(self._evaluations, [asdict(one) for one in found])
+
+    @property
+    def _evaluations(self) -> Path:
+        return self.root / "evaluations.json"
 
     def _report_path(self, stage: StageName) -> Path:
         return self.root / "stages" / f"{stage}.json"

@@ -9,7 +9,7 @@ import asyncio
 import getpass
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,21 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.session.launch import InterruptedRunError
 from specpanel.core.settings.profile import Traffic
-from specpanel.core.traffic.endpoint import Endpoint
-from specpanel.core.traffic.load import Load
 from specpanel.core.traffic.prompts import builtin_prompts, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 from specpanel.core.training import audit
-from specpanel.core.training.audit import Promotion, Result
+from specpanel.core.training.audit import Promotion, Result, Way
 from specpanel.core.training.folder import CHECKPOINT_FILE, RunFolder
 from specpanel.core.training.judging import MARGIN, Gain, gain, outcome
+from specpanel.core.training.measuring import ask_each
 from specpanel.core.training.records import Checkpoint
-from specpanel.core.training.swap import (
-    CheckpointRefusedError,
-    DrafterStatus,
-    DrafterSwap,
-    Swapped,
-)
+from specpanel.core.training.swap import CheckpointRefusedError, DrafterSwap
 
 _checkpoints = TypeAdapter(Checkpoint)
 
@@ -51,28 +45,67 @@ class PromotionPlan:
 
 
 @dataclass(slots=True)
-class _Course:
-    """What is known so far of an attempt."""
+class Course:
+    """What is known so far of one attempt, and how it is written down."""
 
-    before: DrafterStatus | None = None
-    swapped: Swapped | None = None
-    after: DrafterStatus | None = None
+    plan: PromotionPlan
+    way: Way
+    before: str | None = None  # folder of the drafter that was there
+    fingerprint_before: str | None = None
+    fingerprint_after: str | None = None
     gain: Gain | None = None
+    paused_s: float | None = None
+    url_after: str | None = None
+    began_s: float = field(default_factory=time.monotonic)
+
+    def written(self, result: Result, reason: str) -> Promotion:
+        """The attempt as it stands in the audit log from now on.
+
+        Raises:
+            RecordingError: the log cannot be written.
+        """
+        plan = self.plan
+        promotion = Promotion(
+            unix=audit.now(),
+            server=plan.server,
+            url=plan.url,
+            way=self.way,
+            result=result,
+            reason=reason,
+            before=self.before,
+            candidate=str(plan.candidate),
+            fingerprint_before=self.fingerprint_before,
+            fingerprint_after=self.fingerprint_after,
+            gain=self.gain,
+            predicted=predicted_length(plan.candidate),
+            margin=plan.margin,
+            paused_s=self.paused_s,
+            took_s=time.monotonic() - self.began_s,
+            user=getpass.getuser(),
+            url_after=self.url_after,
+        )
+        audit.write(promotion)
+        return promotion
 
 
 class Promoting:
-    """Tries one promotion. ``interrupt`` may be called at any time; the old drafter then comes back.
+    """Tries one promotion in place. ``interrupt`` may be called at any time; the old drafter then comes back.
 
     Args:
         tell: told in sentences what is being done.
+        interrupted: set where the attempt is to end; its own where left out.
     """
 
-    def __init__(self, plan: PromotionPlan, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        plan: PromotionPlan,
+        tell: Callable[[str], None] = lambda _: None,
+        interrupted: asyncio.Event | None = None,
+    ) -> None:
         self.plan = plan
         self._tell = tell
-        self._interrupted = asyncio.Event()
-        self._course = _Course()
-        self._began_s = time.monotonic()
+        self._interrupted = interrupted or asyncio.Event()
+        self._course = Course(plan, "in place")
 
     def interrupt(self) -> None:
         self._interrupted.set()
@@ -83,44 +116,46 @@ class Promoting:
         Raises:
             SpecpanelError: the checkpoint was refused, or something failed; that is in the log, too.
         """
-        self._began_s = began_s = time.monotonic()
+        course = self._course = Course(self.plan, "in place")
         try:
             async with DrafterSwap(self.plan.url) as drafter:
                 result, reason = await self._try(drafter)
         except InterruptedRunError:
-            return self._written("interrupted", "it was stopped; the old drafter serves", began_s)
+            return course.written("interrupted", "it was stopped; the old drafter serves")
         except CheckpointRefusedError as error:
-            self._written("refused", error.message, began_s)
+            course.written("refused", error.message)
             raise
         except SpecpanelError as error:
-            self._written("failed", error.message, began_s)
+            course.written("failed", error.message)
             raise
-        return self._written(result, reason, began_s)
+        return course.written(result, reason)
 
     async def _try(self, drafter: DrafterSwap) -> tuple[Result, str]:
         course, plan = self._course, self.plan
-        course.before = course.after = await drafter.status()
+        now = await drafter.status()
+        course.before = now.folder
+        course.fingerprint_before = course.fingerprint_after = now.fingerprint
         self._tell(f"checking {plan.candidate}")
         await drafter.check(plan.candidate)
-        self._tell(f"measuring the drafter that serves: {course.before.folder}")
+        self._tell(f"measuring the drafter that serves: {now.folder}")
         before = await self._measured()
-        course.swapped = await drafter.swap(plan.candidate)
+        swapped = await drafter.swap(plan.candidate)
+        course.paused_s = swapped.paused_s
         kept = False
         try:
-            self._written("on trial", "the candidate is being measured", self._began_s)
-            self._tell(
-                f"swapped in {course.swapped.paused_s:.2f} s of pause; measuring the candidate"
-            )
+            course.written("on trial", "the candidate is being measured")
+            self._tell(f"swapped in {swapped.paused_s:.2f} s of pause; measuring the candidate")
             course.gain = gain(before, await self._measured())
             shown, reason = outcome(course.gain, plan.margin)
             kept = shown == "better" and not plan.only_measure
         finally:
             if kept:
                 await drafter.forget()
-                course.after = await drafter.status()
+                now = await drafter.status()
             else:
                 self._tell("bringing the old drafter back")
-                course.after = await drafter.undo()
+                now = await drafter.undo()
+            course.fingerprint_after = now.fingerprint
         if kept:
             return "promoted", reason
         if plan.only_measure:
@@ -128,58 +163,8 @@ class Promoting:
         return ("rolled back" if shown == "worse" else "kept the old one"), reason
 
     async def _measured(self) -> tuple[RequestRecord, ...]:
-        """Every prompt once, greedy, as many at a time as the traffic says.
-
-        Raises:
-            InterruptedRunError: it was interrupted.
-            SpecpanelError: too many failed, or the server does not report steps.
-        """
         plan = self.plan
-        once = plan.traffic.model_copy(
-            update={
-                "requests": len(plan.prompts),
-                "duration_s": None,
-                "rate_per_s": None,
-                "warmup": 0,
-                "temperature": 0.0,
-            }
-        )
-        async with Endpoint(plan.url, plan.model) as endpoint:
-            load = Load(
-                endpoint, plan.prompts, once, on_record=lambda _: None, stop=self._interrupted
-            )
-            found = await load.run()
-        if self._interrupted.is_set():
-            raise InterruptedRunError
-        if not any(record.accepted for record in found.records):
-            raise SpecpanelError(
-                f"{plan.url} does not report what it accepts with each answer",
-                "Start it with --per-request-spec-decode-metrics detailed (engine.per_request_metrics).",
-            )
-        return found.records
-
-    def _written(self, result: Result, reason: str, began_s: float) -> Promotion:
-        course, plan = self._course, self.plan
-        promotion = Promotion(
-            unix=audit.now(),
-            server=plan.server,
-            url=plan.url,
-            way="in place",
-            result=result,
-            reason=reason,
-            before=course.before.folder if course.before else None,
-            candidate=str(plan.candidate),
-            fingerprint_before=course.before.fingerprint if course.before else None,
-            fingerprint_after=course.after.fingerprint if course.after else None,
-            gain=course.gain,
-            predicted=predicted_length(plan.candidate),
-            margin=plan.margin,
-            paused_s=course.swapped.paused_s if course.swapped else None,
-            took_s=time.monotonic() - began_s,
-            user=getpass.getuser(),
-        )
-        audit.write(promotion)
-        return promotion
+        return await ask_each(plan.url, plan.model, plan.prompts, plan.traffic, self._interrupted)
 
 
 def predicted_length(candidate: Path) -> float | None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from specpanel.core.settings.drafters import NoDrafter
+from specpanel.core.settings.drafters import DRAFTERS, NoDrafter
 from specpanel.core.settings.profile import Engine, Profile, Target, Traffic, option
 from specpanel.core.training.algorithms import Algorithm, Eagle3, Settings
 
@@ -123,6 +123,39 @@ class Trainer(Settings):
     )
 
 
+class Evaluation(Settings):
+    """How kept checkpoints are measured."""
+
+    checkpoints: int | None = option(
+        None,
+        "Most checkpoints that are measured, those with the best validation first; all where left out.",
+        ge=1,
+    )
+    validation: bool = option(
+        True, "Measure the best one on the validation prompts, too: the gap of training to serving."
+    )
+    max_tokens: int | None = option(
+        None, "Longest answer, in tokens; as in the data where left out.", ge=1
+    )
+    concurrency: int = option(8, "Requests in flight.", ge=1, le=4096)
+
+
+class Promotion(Settings):
+    """Whether a better checkpoint is put to work, and how."""
+
+    server: str | None = option(
+        None, "Server to promote to: its name, port or address. Nothing is promoted where left out."
+    )
+    way: Literal["auto", "in place", "restart"] = option(
+        "auto",
+        "in place: weights are exchanged while it serves; restart: a new server beside it, then the old one "
+        "ends; auto: in place where the server lets that be.",
+    )
+    margin: float = option(
+        0.02, "Acceptance length that the lower bound of the gain must be above.", ge=0
+    )
+
+
 class Recipe(Settings):
     """A named training: target, data, algorithm, trainer."""
 
@@ -142,6 +175,8 @@ class Recipe(Settings):
     data: Data = Field(default_factory=Data)
     extraction: Extraction = Field(default_factory=Extraction)
     trainer: Trainer = Field(default_factory=Trainer)
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    promotion: Promotion = Field(default_factory=Promotion)
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -179,6 +214,29 @@ class Recipe(Settings):
             engine=self.engine.model_copy(update={"port": port, "per_request_metrics": False}),
             drafter=NoDrafter(),
             traffic=Traffic(max_tokens=self.data.max_tokens, temperature=self.data.temperature),
+        )
+
+    def drafting_profile(
+        self, target: str, method: str, checkpoint: str, draft_tokens: int
+    ) -> Profile:
+        """A launch of the target with a checkpoint of this recipe as its drafter, open to swaps.
+
+        Raises:
+            ValidationError: vLLM takes no such drafter.
+        """
+        settings: dict[str, Any] = {"method": method, "k": draft_tokens}
+        if method != "mtp":  # its layers are in the target
+            settings["model"] = checkpoint
+        engine = {"host": "127.0.0.1", "per_request_metrics": True, "swappable": True}
+        return Profile(
+            name=f"{self.name}-drafts"[:64],
+            target=self.target.model_copy(update={"model": target}),
+            engine=self.engine.model_copy(update=engine),
+            drafter=DRAFTERS[method].model_validate(settings),
+            traffic=Traffic(
+                max_tokens=self.evaluation.max_tokens or self.data.max_tokens,
+                concurrency=self.evaluation.concurrency,
+            ),
         )
 
     def table(self) -> dict[str, Any]:

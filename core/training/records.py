@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from specpanel.core.monitor.frame import Interval
+
 StageName = Literal["data", "extraction", "train", "evaluate", "promote"]
 STAGE_ORDER: tuple[StageName, ...] = ("data", "extraction", "train", "evaluate", "promote")
 
@@ -57,6 +59,67 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PositionServed:
+    """How often vLLM accepted the draft's token at one position, beside what the trainer foretold of it."""
+
+    position: int  # 0 is the first drafted token
+    rate: Interval
+    predicted: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What serving a checkpoint showed on one set of prompts, each asked once, greedy.
+
+    ``acceptance_length`` is 1 + accepted / drafts over all of them, its interval 95 % from resampled
+    prompts; None where nothing was drafted. ``answer_tokens`` is the mean length of an answer.
+    """
+
+    prompts: int
+    failed: int
+    drafts: int
+    acceptance_length: float | None
+    interval: Interval | None
+    positions: tuple[PositionServed, ...]
+    answer_tokens: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCheck:
+    """One known cause of a drafter that serves worse than it trained, looked at.
+
+    ``state``: ``differs`` is likely to be it, ``same`` is not it, ``unknown`` could not be told.
+    """
+
+    cause: str
+    state: Literal["differs", "same", "unknown"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A checkpoint, served by vLLM and measured.
+
+    ``heldout`` are prompts that training never saw. ``validation`` are the prompts whose rows the trainer
+    made ``predicted`` from, so ``gap`` (served there / predicted - 1) is of training against serving alone;
+    ``heldout_gap`` holds the difference of the prompts as well. ``way``: a server of its own, or swapped
+    into one. ``failure``: why it was not measured. ``checks`` are there where the gap is large.
+    """
+
+    checkpoint: Path
+    step: int
+    way: Literal["started", "swapped"] | None
+    heldout: Acceptance | None
+    validation: Acceptance | None
+    predicted: float | None
+    gap: float | None
+    heldout_gap: float | None
+    checks: tuple[CauseCheck, ...]
+    took_s: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StageReport:
     """How a stage ended. ``facts`` is what it found, as JSON; ``took_s`` its wall time.
 
@@ -76,6 +139,8 @@ class TrainingSummary:
 
     ``stages`` are those that have a result, also from an earlier run. ``failure`` is one sentence and its
     fix; None where all went well. ``resumable``: the same command with ``--resume`` goes on from here.
+    ``evaluations`` are by step; ``served_best`` is the one with the longest acceptance on held-out prompts.
+    ``minutes`` are of all stages that have a result, those of an earlier run included.
     """
 
     recipe: str
@@ -90,3 +155,6 @@ class TrainingSummary:
     interrupted: bool
     failure: str | None
     resumable: bool
+    evaluations: tuple[Evaluation, ...] = ()
+    served_best: Evaluation | None = None
+    minutes: float | None = None

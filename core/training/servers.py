@@ -83,7 +83,7 @@ def stop_orphans(recipe: str, timeout_s: float) -> list[ServerRecord]:
     """End servers that a run of this recipe left behind when it was killed; those that were ended."""
     from specpanel.core.engine import identity
 
-    names = {f"{recipe}-answers", f"{recipe}-states"}
+    names = {f"{recipe}-answers", f"{recipe}-states", f"{recipe}-drafts"[:64]}
     left = [
         record
         for record in running_servers()

@@ -40,6 +40,10 @@ class SwapError(SpecpanelError):
     """A swap went wrong beyond the checkpoint; the message says what runs now."""
 
 
+class NotSwappableError(SwapError):
+    """The server lets nobody replace its drafter."""
+
+
 @dataclass(frozen=True, slots=True)
 class DrafterStatus:
     """The drafter that runs. ``fingerprint`` tells weights apart on one machine, not between machines."""
@@ -270,12 +274,12 @@ class DrafterSwap:
     def _refusal(self, path: str, answer: httpx.Response) -> SpecpanelError:
         text = one_line(answer.text, 160)
         if answer.status_code == 404:
-            return SwapError(
+            return NotSwappableError(
                 f"{self.url} has no developer routes, so its drafter cannot be replaced",
                 _NOT_SWAPPABLE,
             )
         if "has no attribute" in text and "specpanel" in text:
-            return SwapError(
+            return NotSwappableError(
                 f"{self.url} was started without what replaces a drafter", _NOT_SWAPPABLE
             )
         return SwapError(f"{self.url}{path} answers {answer.status_code}: {text}")

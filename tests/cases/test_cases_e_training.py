@@ -168,6 +168,22 @@ def test_e13_what_training_promises_is_told_for_every_position() -> None:
     assert promised.acceptance_length == pytest.approx(1.875)
 
 
+async def test_e11_a_head_that_fails_in_vllms_own_trial_is_told_and_the_others_are_measured(
+    shop: Workshop,
+) -> None:
+    words = "mat1 and mat2 shapes cannot be multiplied (2048x1728 and 576x576)"
+    shop.behave("FAKE_SERVING", broken=["step-000012"], words=words)
+    told = await shop.run("data", "extraction", "train", "evaluate")
+    assert told.outcome is not None
+    assert told.outcome.error is None
+    found = {one.step: one for one in told.outcome.summary.evaluations}
+    assert found[12].failure is not None
+    assert "Log:" in found[12].failure
+    assert found[5].heldout is not None
+    assert told.outcome.summary.served_best is not None
+    assert told.outcome.summary.served_best.step == 10
+
+
 async def test_e16_running_out_of_memory_names_the_length_first(shop: Workshop) -> None:
     shop.behave("FAKE_TRAINER", fail="torch.OutOfMemoryError: CUDA out of memory.")
     told = await shop.run()
@@ -239,6 +255,21 @@ def test_e23_a_gpu_that_server_and_trainer_share_is_told(
         shop.set("engine", environment={"CUDA_VISIBLE_DEVICES": server})
     shop.set("trainer", devices=trainer)
     assert ("devices-shared" in found(shop, platform="cuda")) is shared
+
+
+async def test_e25_next_to_nothing_accepted_with_a_reduced_vocabulary_points_at_head_and_map(
+    shop: Workshop,
+) -> None:
+    shop.set("algorithm", draft_vocab_size=100)
+    shop.set("evaluation", checkpoints=1)
+    shop.behave("FAKE_SERVING", accepts={"step-000012": [0] * 30 + [1]})
+    told = await shop.run("data", "extraction", "train", "evaluate")
+    assert told.outcome is not None
+    (found,) = told.outcome.summary.evaluations
+    (check,) = [one for one in found.checks if one.cause == "draft vocabulary"]
+    assert check.state == "differs"
+    assert "d2t" in check.text
+    assert "lm_head" in check.text
 
 
 def test_fast_mtp_is_refused_for_a_target_without_mtp_layers(shop: Workshop) -> None:

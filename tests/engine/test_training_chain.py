@@ -1,4 +1,4 @@
-"""The short chain with real vLLM and real Speculators: answers, hidden states, thirty steps, a checkpoint."""
+"""The short chain with real vLLM and real Speculators: answers, states, thirty steps, served and swapped."""
 
 import importlib.util
 import json
@@ -35,14 +35,15 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     folder = tmp_path / "run"
     run = specpanel.run(
         *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
-        *ports,
+        *(*ports, "--set", "trainer.checkpoint_freq=0.5"),
         seconds=500,
     )
     assert run.code == 0, run.err
     lines = run.lines
     summary = run.summary
-    assert [one["stage"] for one in summary["stages"]] == ["data", "extraction", "train"]
-    data, extraction, train = (one["facts"] for one in summary["stages"])
+    names = [one["stage"] for one in summary["stages"]]
+    assert names == ["data", "extraction", "train", "evaluate"]
+    data, extraction, train, evaluate = (one["facts"] for one in summary["stages"])
 
     # The data: rows of the target's own answers, and what was kept from training.
     assert data["rows"] == 40
@@ -70,6 +71,17 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     assert proposal["speculative_tokens"] == summary["best"]["draft_tokens"] == 3
     assert summary["best"]["mapping_sha256"] is not None
     assert summary["best"]["prediction"]["acceptance_length"] >= 1.0
+
+    # Served by vLLM: the first checkpoint by a server of its own, the other swapped into it.
+    evaluations = of(lines, "evaluation")
+    assert [one["way"] for one in evaluations] == ["started", "swapped"]
+    assert evaluate["evaluated"] == 2
+    served = summary["served_best"]["heldout"]
+    assert served["prompts"] == 8
+    assert served["drafts"] > 0
+    assert served["interval"]["low"] <= served["acceptance_length"] <= served["interval"]["high"]
+    assert len(served["positions"]) == 3
+    assert evaluations[0]["gap"] is not None
 
     # Nothing is left in memory.
     left = [one for one in Path("/dev/shm").glob("specpanel-*") if one.name.endswith(folder.name)]

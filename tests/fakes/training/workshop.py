@@ -73,6 +73,8 @@ class Workshop:
             "data": {"limit": 30, "heldout": 6, "seq_length": 64},
             "extraction": {"port": free_port(), "folder": str(self.states), "free_share": 0.0},
             "trainer": {"steps": 12, "total_seq_len": 128, "least_free_gib": 0},
+            "evaluation": {"concurrency": 2},
+            "promotion": {},
         }
         monkeypatch.setenv("FAKE_TRAINING_PYTHON", sys.executable)
 
@@ -80,7 +82,7 @@ class Workshop:
         self._table[section] |= values
 
     def behave(self, variable: str, **how: Any) -> None:
-        """How the fakes shall behave: FAKE_STATES or FAKE_TRAINER."""
+        """How the fakes shall behave: FAKE_STATES, FAKE_TRAINER or FAKE_SERVING."""
         self._monkeypatch.setenv(variable, json.dumps(how))
 
     def recipe(self) -> Recipe:

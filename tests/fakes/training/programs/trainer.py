@@ -35,11 +35,33 @@ def weights() -> bytes:
     return len(text).to_bytes(8, "little") + text + bytes(16)
 
 
+def config() -> dict[str, object]:
+    """What of a checkpoint's config.json is looked at before vLLM is started with it."""
+    target = json.loads((Path(GIVEN["--verifier-name-or-path"]) / "config.json").read_text())
+    kind = GIVEN["--speculator-type"]
+    layer = {**target, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    proposal = {"proposal_type": "greedy", "speculative_tokens": int(GIVEN.get("--ttt-steps", 3))}
+    verifier = {"name_or_path": GIVEN["--verifier-name-or-path"], "architectures": []}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": kind,
+        "speculators_version": "0.9.0",
+        "eagle_aux_hidden_state_layer_ids": [1, 2, 3],
+        "transformer_layer_config": layer,
+        "speculators_config": {
+            "algorithm": kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": verifier,
+        },
+    }
+
+
 def save(name: str, epoch: int, local: int, step: int) -> None:
     for folder in (SAVE / name, KEEP / f"step-{step:06d}"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "model.safetensors").write_bytes(weights())
-        (folder / "config.json").write_text("{}", encoding="utf-8")
+        (folder / "config.json").write_text(json.dumps(config()), encoding="utf-8")
     with zipfile.ZipFile(SAVE / name / "optimizer_state_dict.pt", "w") as archive:
         archive.writestr("data.pkl", "x")
     state = {"epoch": epoch, "local_step": local, "global_step": step}

@@ -1,5 +1,9 @@
 """A server of a target that answers with ids made from the prompt, and hands over hidden states.
 
+With a drafter it reports steps with each answer and lets the drafter be swapped; ``FAKE_SERVING`` says by
+folder's name how many tokens each step accepts (``accepts``), which cannot be started (``broken``, with
+``words``), and which cannot be swapped in (``refuses``).
+
 Behaves as the JSON object in FAKE_STATES says: ``layers`` and ``hidden`` of the states, ``nan``, ``shift``
 (other tokens), ``refuse`` (every n-th chat), ``die_after`` (requests; once, if ``died`` names a file).
 """
@@ -18,7 +22,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[6]))
+
+from fakes.swapping_engine import Worker
+
 SCRIPT: dict[str, Any] = json.loads(os.environ.get("FAKE_STATES") or "{}")
+SERVING: dict[str, Any] = json.loads(os.environ.get("FAKE_SERVING") or "{}")
 REQUESTS = count(1)
 
 
@@ -34,6 +43,7 @@ def arguments() -> dict[str, Any]:
 
 
 ARGS = arguments()
+DRAFTER = Worker(0, folder=str((ARGS["speculative_config"] or {}).get("model")))
 
 
 def write_states(path: Path, ids: list[int]) -> None:
@@ -63,6 +73,13 @@ def write_states(path: Path, ids: list[int]) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + states + tokens)
 
 
+def call(method: str, arguments: list[str]) -> dict[str, Any]:
+    """What the worker answers; a drafter that ``refuses`` names does not take the other's place."""
+    if "prepare" in method and Path(arguments[0]).name in SERVING.get("refuses", ()):
+        return {"rank": 0, "ok": False, "refused": True, "reason": "another shape", "digest": ""}
+    return DRAFTER.call(method, arguments)
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -75,7 +92,8 @@ class Handler(BaseHTTPRequestHandler):
             self._json(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size) or b"{}")
         number = next(REQUESTS)
         if number == SCRIPT.get("die_after"):
             died = Path(SCRIPT["died"]) if SCRIPT.get("died") else None
@@ -83,10 +101,17 @@ class Handler(BaseHTTPRequestHandler):
                 if died is not None:
                     died.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-        if body.get("model") != ARGS["model"]:
+        developer = os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
+        if developer and self.path in ("/pause?mode=keep", "/resume"):
+            self._json(200, {})
+        elif developer and self.path == "/collective_rpc":
+            self._json(200, {"results": [call(body["method"], body["args"])]})
+        elif body.get("model") != ARGS["model"]:
             self._json(404, {"error": {"message": "The model does not exist.", "code": 404}})
         elif self.path == "/tokenize":
             self._json(200, {"tokens": self._prompt(body)})
+        elif self.path == "/v1/chat/completions" and body.get("stream"):
+            self._drafted(body)
         elif self.path == "/v1/chat/completions":
             self._chat(body, number)
         elif self.path == "/v1/completions" and ARGS["kv_transfer_config"]:
@@ -102,6 +127,23 @@ class Handler(BaseHTTPRequestHandler):
         ids = [(seed + 13 * place) % 50 + 200 for place in range(min(body["max_tokens"], 24))]
         choice = {"index": 0, "token_ids": ids, "finish_reason": "stop"}
         self._json(200, {"prompt_token_ids": self._prompt(body), "choices": [choice]})
+
+    def _drafted(self, body: dict[str, Any]) -> None:
+        """An answer as a stream, with what each of its steps accepted."""
+        accepts = SERVING.get("accepts", {}).get(Path(DRAFTER.folder).name, [1, 0, 2])
+        steps = {"per_step_drafted": [3] * len(accepts), "per_step_accepted": accepts}
+        tokens = len(accepts) + sum(accepts) + 1
+        chunk = {
+            "choices": [{"index": 0, "delta": {"content": "yes"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": len(self._prompt(body)), "completion_tokens": tokens},
+            "metrics": {"speculative_decoding": steps},
+        }
+        text = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
 
     def _prompt(self, body: dict[str, Any]) -> list[int]:
         """Each turn: a token of its role, its letters, an end; then the beginning of an answer."""
@@ -151,6 +193,9 @@ class Server(ThreadingHTTPServer):
 
 
 def main() -> None:
+    if Path(DRAFTER.folder).name in SERVING.get("broken", ()):
+        sys.stdout.write(f"RuntimeError: {SERVING['words']}\n")
+        raise SystemExit(1)
     server = Server((ARGS["host"], ARGS["port"]), Handler)
     address = f"http://{ARGS['host']}:{ARGS['port']}"
     record = f"(APIServer pid={os.getpid()}) INFO 11-30 12:00:00 [entry.py:140]"

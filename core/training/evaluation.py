@@ -1,0 +1,52 @@
+"""From records of served prompts to what a checkpoint is worth, beside what its trainer foretold. Pure."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from specpanel.core.speculation.acceptance import step_acceptance
+from specpanel.core.traffic.records import RequestRecord
+from specpanel.core.training.records import (
+    Acceptance,
+    Evaluation,
+    PositionServed,
+    Prediction,
+)
+
+
+def acceptance_of(records: Sequence[RequestRecord], prediction: Prediction | None) -> Acceptance:
+    """What was accepted of each answer's drafts; intervals from resampled prompts."""
+    foretold = (
+        {one.position: one.unconditional for one in prediction.positions} if prediction else {}
+    )
+    lengths = [one.output_tokens for one in records if one.ok and one.output_tokens]
+    steps = step_acceptance(records)
+    return Acceptance(
+        prompts=len(records),
+        failed=sum(not one.ok for one in records),
+        drafts=steps.steps if steps else 0,
+        acceptance_length=steps.acceptance_length if steps else None,
+        interval=steps.acceptance_length_interval if steps else None,
+        positions=tuple(
+            PositionServed(one.position - 1, one.rate, foretold.get(one.position - 1))
+            for one in (steps.positions if steps else ())
+        ),
+        answer_tokens=fmean(lengths) if lengths else None,
+    )
+
+
+def gap(served: Acceptance | None, predicted: float | None) -> float | None:
+    """How far serving is from what was foretold, relative to it; negative where it is worse."""
+    if served is None or served.acceptance_length is None or not predicted:
+        return None
+    return served.acceptance_length / predicted - 1
+
+
+def best_served(evaluations: Iterable[Evaluation]) -> Evaluation | None:
+    """The one that accepted most on held-out prompts, the newest of several; None where none was measured."""
+    measured = [one for one in evaluations if length_of(one) is not None]
+    return max(measured, key=lambda one: (length_of(one) or 0.0, one.step), default=None)
+
+
+def length_of(evaluation: Evaluation) -> float | None:
+    """Acceptance length on held-out prompts."""
+    return None if evaluation.heldout is None else evaluation.heldout.acceptance_length
