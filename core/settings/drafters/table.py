@@ -69,6 +69,9 @@ _TRAINED = Cell("yes", "speculators train")
 _NOT_TRAINED = Cell("no", "Speculators 0.9 does not train it")
 _NOTHING_TO_SWAP = Cell("no", "there are no weights to swap")
 _SWAP_UNTRIED = Cell("unknown", "vLLM hands the drafter out, but swapping this one was not tried")
+_SWAPPED_IN_A_WORKER = Cell(
+    "yes", "exchanged and brought back in a worker on a CPU; not under load"
+)
 _CONFIG = "config/speculative.py"
 _V2_LIST = "config/vllm.py:2914"
 _V1_LIST = "config/vllm.py:2955"
@@ -180,6 +183,7 @@ _ALL: tuple[DrafterFacts, ...] = (
         "a smaller model",
         "A smaller model of the same vocabulary; another vocabulary only on runner V1.",
         prefix_caching=YES,
+        hot_swap=_SWAPPED_IN_A_WORKER,
         source=("v1/spec_decode/draft_model.py",),
     ),
     _head(
@@ -216,7 +220,7 @@ _ALL: tuple[DrafterFacts, ...] = (
         "EAGLE-3 trained to draft every position at once (parallel_drafting).",
         v2=_NO_V2,
         trainable=_TRAINED,
-        hot_swap=Cell("part", "the vector of masked positions is read at load: swap by a restart"),
+        hot_swap=_SWAPPED_IN_A_WORKER,
         source=("transformers_utils/configs/speculators/algos.py:54",),
     ),
     _head(
