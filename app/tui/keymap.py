@@ -33,6 +33,8 @@ _ACTIVE_TOGETHER: tuple[tuple[Scope, ...], ...] = (
     ("train", "panel"),
     ("trainlog", "logs", "panel"),
     ("trainstart",),
+    ("lab", "panel"),
+    ("labnew",),
     ("switcher",),
     ("quit",),
     ("stop",),

@@ -39,6 +39,7 @@ from specpanel.core.session.notices import Notices
 from specpanel.themes import DEFAULT, SHIPPED, ThemeFailure
 
 if TYPE_CHECKING:  # each brings much of core; the first picture does not wait for it
+    from specpanel.app.tui.screens.lab import LabScreen
     from specpanel.app.tui.screens.launch import LaunchScreen
     from specpanel.app.tui.screens.logs import LogsScreen
     from specpanel.app.tui.screens.sessions import SessionsScreen
@@ -72,6 +73,7 @@ MODE_TABLE: tuple[Mode, ...] = (
     Mode("launch", "1", "Launch", ("launch",), lambda panel: panel.build_launch()),
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
     Mode("train", "3", "Train", ("train",), lambda panel: panel.build_train()),
+    Mode("lab", "4", "Lab", ("lab",), lambda panel: panel.build_lab()),
     Mode("logs", "6", "Logs", ("logs",), lambda panel: panel.build_logs()),
     Mode("sessions", "7", "Sessions", ("sessions",), lambda panel: panel.build_sessions()),
 )
@@ -221,6 +223,11 @@ class Panel(LeavingApp):
 
         return TrainScreen(self.tabs, glyphs=self.glyphs, patterns=self.patterns)
 
+    def build_lab(self) -> "LabScreen":
+        from specpanel.app.tui.screens.lab import LabScreen
+
+        return LabScreen(self.tabs, glyphs=self.glyphs)
+
     def build_sessions(self) -> "SessionsScreen":
         from specpanel.app.tui.screens.sessions import SessionsScreen
 
@@ -313,7 +320,7 @@ class Panel(LeavingApp):
     # Keys
 
     def action_reserved(self) -> None:
-        self.say("Lab and MLA are not in this version")
+        self.say("MLA is not in this version")
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen((*self._scopes(self.screen), "panel")))

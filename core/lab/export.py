@@ -5,12 +5,15 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from specpanel.core.errors import ConfigurationError
+from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.lab.report import report
 from specpanel.core.lab.store import Experiment, Store
 from specpanel.core.monitor.recording import SCHEMA_VERSION
+from specpanel.core.private import private_opener
+from specpanel.core.settings.paths import data_folder
 
 
 def exported(store: Store, found: Experiment, form: str) -> str:
@@ -128,3 +131,24 @@ FORMATS: dict[str, Callable[[Store, Experiment], str]] = {
     "markdown": _markdown,
     "html": _html,
 }
+
+
+def reports_folder() -> Path:
+    """Pages that a panel wrote."""
+    return data_folder() / "reports"
+
+
+def write_report(found: Experiment) -> Path:
+    """The experiment's page as a file in the folder of reports; written again where it is there.
+
+    Raises:
+        RecordingError: it cannot be written.
+    """
+    path = reports_folder() / f"{found.id}.html"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "w", encoding="utf-8", opener=private_opener) as file:
+            file.write(report(found))
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
+    return path

@@ -116,17 +116,15 @@ def _breakeven(result: Table) -> Iterator[str]:
         for k in sorted({point["k"] for point in points})
     ]
     reached = tuple(
-        (point["concurrency"], point["tokens_a_step"], None, None)
+        (point["concurrency"], point["length"], None, None)
         for point in result.get("real", ())
-        if point["tokens_a_step"]
+        if point["length"]
     )
     if reached:
-        lines.append(Line(f"{result.get('drafter', '')} yields", reached))
+        lines.append(Line(f"AL of {result.get('drafter', '')}", reached))
     if points:
         yield "<h2>Acceptance length that is needed</h2>"
-        yield load_chart(
-            "Acceptance length above which speculation pays, by load", "tokens a step", lines
-        )
+        yield load_chart("Acceptance length above which speculation pays, by load", "AL", lines)
         yield from _table(tuple(points[0]), (point.values() for point in points))
     real = result.get("real", ())
     if real:
