@@ -97,6 +97,14 @@ Rate = Annotated[
 Prompts = Annotated[
     Path | None, typer.Option("--prompts", help="File of prompts: JSONL, or text, one a line.")
 ]
+Capture = Annotated[
+    Path | None,
+    typer.Option(
+        "--capture",
+        metavar="FILE",
+        help="Keep prompts and answers in this file, yours alone, to train a drafter on.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 NoMouse = Annotated[
     bool,
@@ -116,6 +124,7 @@ FLAGS: dict[str, str] = {
     "--concurrency": "traffic.concurrency",
     "--rate": "traffic.rate_per_s",
     "--prompts": "traffic.prompts",
+    "--capture": "traffic.capture",
 }
 
 

@@ -39,6 +39,7 @@ def run(
     concurrency: options.Concurrency = None,
     rate: options.Rate = None,
     prompts: options.Prompts = None,
+    capture: options.Capture = None,
     assignments: options.Assignments = None,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="Measure the same prompts without a drafter first.")
@@ -75,6 +76,7 @@ def run(
         "--concurrency": concurrency,
         "--rate": rate,
         "--prompts": prompts,
+        "--capture": capture,
     }
     profile = options.resolved_profile(name, flags, assignments, context.obj or ())
     plan = replace(_plan(profile, baseline, attach, model, keep_running), force=force)

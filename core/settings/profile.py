@@ -192,6 +192,14 @@ class Traffic(_Section):
     timeout_s: float = Field(
         default=300.0, gt=0, description="A request without an answer for this long has failed."
     )
+    capture: Path | None = Field(
+        default=None,
+        description="File that prompts and answers are kept in, to train a drafter on; it is yours alone, "
+        "and nothing is kept where absent.",
+    )
+    capture_mib: float = Field(
+        default=64.0, gt=0, description="Largest size of that file, in MiB; then nothing is added."
+    )
 
 
 class Profile(_Section):

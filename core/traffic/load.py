@@ -20,6 +20,7 @@ from specpanel.core.errors import ConfigurationError, TrafficError
 from specpanel.core.monitor.frame import TrafficSample
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.together import together
+from specpanel.core.traffic.capture import Capture
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
@@ -92,6 +93,7 @@ class Load:
         self._on_record = on_record
         self._stop = stop
         self._before_measuring = before_measuring
+        self._capture: Capture | None = None
         self._too_many_failed = asyncio.Event()
         self._records: list[RequestRecord] = []
         self._warmups: list[RequestRecord] = []
@@ -144,8 +146,12 @@ class Load:
             TrafficError: more than half of the requests failed: of all, once as many as there are slots
                 (four at least) have ended, or of the last 20 (with more than five slots, of the last four
                 times the slots). ``result`` has what was measured.
+            RecordingError: ``traffic.capture`` names a file that cannot be written.
         """
         self._began_s = time.monotonic()
+        if self._settings.capture is not None:
+            limit_bytes = int(self._settings.capture_mib * (1 << 20))
+            self._capture = Capture(self._settings.capture, limit_bytes)
         sending = asyncio.create_task(self._send())
         ends = [asyncio.create_task(event.wait()) for event in (self._stop, self._too_many_failed)]
         tasks = (sending, *ends)
@@ -156,6 +162,8 @@ class Load:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._ended_s = time.monotonic()
+            if self._capture is not None:
+                self._capture.close()
         if not sending.cancelled():
             sending.result()  # raises what on_record raised
         stopped = sending.cancelled() or self._stop.is_set()
@@ -236,6 +244,8 @@ class Load:
                 warmup=warmup,
             )
             self._take(record)
+            if self._capture is not None:
+                self._capture.take(job.prompt, record)
 
     def _take(self, record: RequestRecord) -> None:
         if record.warmup:

@@ -37,6 +37,7 @@ async def ask_each(
             "rate_per_s": None,
             "warmup": 0,
             "temperature": 0.0,
+            "capture": None,  # what is measured with must never be trained on
         }
     )
     async with Endpoint(url, model) as endpoint:
