@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import urlsplit, urlunsplit
 
-import httpx
-
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.printable import one_line
 
@@ -24,8 +22,8 @@ def server_root(text: str) -> str:
     fix = "Give it like http://127.0.0.1:8000, or http://[::1]:8000."
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        httpx.URL(urlunsplit(parts))
-    except (ValueError, httpx.InvalidURL) as error:
+        _refuse_host(parts.hostname or "")
+    except ValueError as error:
         reason = one_line(str(error), 80).rstrip(".")
         raise ConfigurationError(
             f"{shown!r} is not the address of a server: {reason}", fix
@@ -45,6 +43,20 @@ def server_root(text: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
+def _refuse_host(host: str) -> None:
+    """Refuse what no resolver takes.
+
+    Raises:
+        ValueError: the host is neither a name nor an address.
+    """
+    if not host.isprintable():
+        raise ValueError("the host holds characters that cannot be printed")
+    if ":" in host:
+        ip_address(host)
+    else:
+        host.encode("idna")
+
+
 def is_loopback(host: str) -> bool:
     """Whether ``host`` is this machine itself."""
     try:
@@ -54,7 +66,10 @@ def is_loopback(host: str) -> bool:
 
 
 def failure_reason(error: Exception) -> str:
-    """Why an exchange failed, in a few words: the libraries tell only that every attempt did."""
+    """Why an exchange over httpx failed, in a few words: it tells only that every attempt did."""
+    # Loaded by who uses it: a panel that watches asks its one server without.
+    import httpx
+
     if isinstance(error, httpx.ConnectTimeout):
         return "no connection in time"
     if isinstance(error, httpx.TimeoutException):

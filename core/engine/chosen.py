@@ -8,10 +8,12 @@ attention backend, the block size, the model runner. Texts read from vLLM 0.32.0
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specpanel.core.engine.logline import LogLine
-from specpanel.core.settings.profile import Profile
+
+if TYPE_CHECKING:  # who only watches needs no settings
+    from specpanel.core.settings.profile import Profile
 
 MOST_REMARKS = 20
 REMARK_LENGTH = 300  # characters of one
@@ -218,7 +220,7 @@ def cache_info(exposition: str) -> dict[str, str]:
 # -- against the profile ---------------------------------------------------------------------
 
 
-def against(profile: Profile | None, chosen: Chosen) -> tuple[Choice, ...]:
+def against(profile: "Profile | None", chosen: Chosen) -> tuple[Choice, ...]:
     """Chosen against wished, one line a setting, in the order in which a person asks.
 
     Left out is what neither was wished nor said. Without a profile nothing was wished.
@@ -300,7 +302,7 @@ def disagreements(choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
     return tuple(choice for choice in choices if choice.agrees is False)
 
 
-def _drafter_choices(profile: Profile | None, chosen: Chosen) -> tuple[Choice, ...]:
+def _drafter_choices(profile: "Profile | None", chosen: Chosen) -> tuple[Choice, ...]:
     method = tokens = None
     if profile is not None:
         config = profile.drafter.speculative_config()
@@ -312,7 +314,7 @@ def _drafter_choices(profile: Profile | None, chosen: Chosen) -> tuple[Choice, .
     )
 
 
-def _cache_type(profile: Profile | None, chosen: Chosen) -> Choice:
+def _cache_type(profile: "Profile | None", chosen: Chosen) -> Choice:
     wished = None if profile is None else profile.mla.kv_cache_dtype
     found, shown = chosen.kv_cache_dtype, chosen.kv_cache_dtype
     if found == "auto" and chosen.dtype is not None:
@@ -331,17 +333,17 @@ def _same_type(wished: str, found: str, dtype: str | None) -> bool:
     return found == "auto" and wished == dtype
 
 
-def _runner_wish(profile: Profile | None) -> str | None:
+def _runner_wish(profile: "Profile | None") -> str | None:
     value = None if profile is None else profile.engine.environment.get("VLLM_USE_V2_MODEL_RUNNER")
     return {"0": "V1", "1": "V2"}.get(value or "")
 
 
-def _dtype_wish(profile: Profile | None) -> str | None:
+def _dtype_wish(profile: "Profile | None") -> str | None:
     wished = None if profile is None else profile.target.dtype
     return None if wished == "auto" else wished
 
 
-def _switch_wish(profile: Profile | None, flag: str) -> str | None:
+def _switch_wish(profile: "Profile | None", flag: str) -> str | None:
     """Whether ``--flag`` or ``--no-flag`` stands among the arguments passed on; the last one counts."""
     if profile is None:
         return None

@@ -1,20 +1,17 @@
 """Ask a vLLM server over HTTP: is it well, what is it, what does it measure."""
 
 import asyncio
-import functools
 import json
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-import httpx
-
+from specpanel.core.engine.exchange import Answer, Exchange, ExchangeError, origin_of
 from specpanel.core.errors import ServerUnreachableError
 from specpanel.core.printable import one_line
-from specpanel.core.web import failure_reason, server_root
+from specpanel.core.web import server_root
 
 _DEADLINE_S = 10.0
 _CONNECT_S = 3.0
@@ -42,12 +39,6 @@ class MetricsBody:
     error: str | None = None
 
 
-@functools.cache
-def _trusted() -> ssl.SSLContext:
-    """The authorities to trust, read once: that takes longer than any other part of a client."""
-    return httpx.create_ssl_context(trust_env=False)
-
-
 class EngineClient:
     """One server. Every call has a deadline and says why it failed instead of raising."""
 
@@ -55,13 +46,7 @@ class EngineClient:
         self.url = server_root(url)
         self._deadline_s = deadline_s
         self._found: dict[str, str] = {}  # where a path really is
-        self._http = httpx.AsyncClient(
-            base_url=self.url,
-            timeout=httpx.Timeout(deadline_s, connect=min(_CONNECT_S, deadline_s)),
-            follow_redirects=False,  # only within the server: see `_open`
-            trust_env=False,
-            verify=_trusted(),
-        )
+        self._http = Exchange(connect_s=min(_CONNECT_S, deadline_s))
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,18 +57,18 @@ class EngineClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._http.aclose()
+        self._http.close()
 
     async def health(self) -> Health:
         try:
             async with asyncio.timeout(self._deadline_s), self._open("/health") as answer:
-                status = answer.status_code
-                if answer.headers.get("content-length") == "0":
-                    await answer.aread()  # an answer that was read keeps its connection
+                status = answer.status
+                if answer.is_empty:
+                    await answer.skip()  # an answer that was read keeps its connection
         except TimeoutError:
             return Health(alive=False, well=False, reason="no answer in time")
-        except httpx.HTTPError as error:
-            return Health(alive=False, well=False, reason=failure_reason(error))
+        except ExchangeError as error:
+            return Health(alive=False, well=False, reason=str(error))
         well = status == 200
         return Health(True, well, None if well else f"/health answers {status}")
 
@@ -99,8 +84,8 @@ class EngineClient:
             status, body = await self._get("/metrics", _MOST_METRICS_BYTES)
         except TimeoutError:
             return result(None, f"/metrics took longer than {self._deadline_s:g} s")
-        except httpx.HTTPError as error:
-            return result(None, failure_reason(error))
+        except ExchangeError as error:
+            return result(None, str(error))
         if status != 200:
             said = one_line((body or b"").decode("utf-8", "replace").strip(), 120)
             return result(None, f"/metrics answers {status}{f' ({said})' if said else ''}")
@@ -149,7 +134,7 @@ class EngineClient:
         try:
             status, body = await self._get(path, _MOST_JSON_BYTES)
             return json.loads(body) if status == 200 and body is not None else None
-        except (httpx.HTTPError, TimeoutError, ValueError, RecursionError):
+        except (ExchangeError, TimeoutError, ValueError, RecursionError):
             return None
 
     async def _get(self, path: str, most_bytes: int) -> tuple[int, bytes | None]:
@@ -159,13 +144,13 @@ class EngineClient:
 
         Raises:
             TimeoutError: the whole answer took longer than the deadline.
-            httpx.HTTPError: the request failed.
+            ExchangeError: the request failed.
         """
         chunks: list[bytes] = []
         size = 0
         async with asyncio.timeout(self._deadline_s), self._open(path) as answer:
-            well = answer.status_code == 200
-            async for chunk in answer.aiter_bytes():
+            well = answer.status == 200
+            async for chunk in answer.chunks():
                 size += len(chunk)
                 if well and size > most_bytes:
                     return 200, None
@@ -173,37 +158,39 @@ class EngineClient:
                 if not well and size >= _MOST_ERROR_BYTES:
                     break
         body = b"".join(chunks)
-        return answer.status_code, body if well else body[:_MOST_ERROR_BYTES]
+        return answer.status, body if well else body[:_MOST_ERROR_BYTES]
 
     @asynccontextmanager
-    async def _open(self, path: str) -> AsyncIterator[httpx.Response]:
+    async def _open(self, path: str) -> AsyncIterator[Answer]:
         """The answer of ``path``, after redirects within this server; where they led is remembered.
 
         A redirect to another machine or port is not followed: what answers there is not the server that
         the user named.
 
         Raises:
-            httpx.HTTPError: the request failed, or it is sent elsewhere or in a circle.
+            ExchangeError: the request failed, or it is sent elsewhere or in a circle.
         """
-        place = self._found.get(path, path)
+        place = self._found.get(path, self.url + path)
         for _ in range(_MOST_REDIRECTS):
-            async with self._http.stream("GET", place) as answer:
-                following = answer.next_request
-                if following is None:
+            async with self._http.get(place) as answer:
+                if answer.location is None:
                     self._found[path] = place
                     yield answer
                     return
-                if not _same_server(following.url, answer.url):
-                    host = one_line(following.url.host, 60)
-                    raise httpx.TooManyRedirects(
-                        f"it redirects to another server ({host}:{following.url.port or 'default port'})"
-                    )
-            place = str(following.url)
-        raise httpx.TooManyRedirects("it redirects in a circle")
+                _refuse_elsewhere(answer.location, place)
+            place = answer.location
+        raise ExchangeError("it redirects in a circle")
 
 
-def _same_server(there: httpx.URL, here: httpx.URL) -> bool:
-    """Whether a redirect stays on the machine and port, or only turns to TLS there."""
-    if there.host != here.host:
-        return False
-    return (there.scheme, there.port) == (here.scheme, here.port) or there.scheme == "https"
+def _refuse_elsewhere(there: str, here: str) -> None:
+    """Refuse a redirect that does more than stay on the machine and port, or turn to TLS there.
+
+    Raises:
+        ExchangeError: it does.
+    """
+    try:
+        to, at = origin_of(there), origin_of(here)
+    except ValueError:
+        raise ExchangeError("it redirects to what is no address") from None
+    if to.host != at.host or not (to == at or to.secure):
+        raise ExchangeError(f"it redirects to another server ({one_line(to.host, 60)}:{to.port})")

@@ -11,15 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.private import private_opener
 
 SCHEMA_VERSION = 1
-
-_frames = TypeAdapter(Frame)
 
 
 def line(kind: str, content: dict[str, Any]) -> str:
@@ -142,12 +138,16 @@ def read_recording(path: Path) -> Iterator[Frame]:
     Raises:
         RecordingError: the file is missing, is no recording, or holds a Frame that cannot be read.
     """
+    # Loaded to read only: who records needs no checks.
+    from pydantic import TypeAdapter, ValidationError
+
+    frames = TypeAdapter(Frame)
     for found in read_lines(path):
         if found.get("kind") != "frame":
             continue
         body = {key: found[key] for key in found if key not in ("schema_version", "kind")}
         try:
-            yield _frames.validate_python(body)
+            yield frames.validate_python(body)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])

@@ -10,20 +10,18 @@ import threading
 import time
 from collections.abc import Awaitable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specpanel.core.devices.watch import DeviceWatch
 from specpanel.core.engine.client import EngineClient
-from specpanel.core.engine.process import complete, is_running, stop_server
-from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor
-from specpanel.core.session.checks import as_error
 from specpanel.core.session.desk_recording import DeskRecording
 from specpanel.core.session.events import Event, FrameTaken, Listener, Note
 from specpanel.core.session.explaining import Findings
-from specpanel.core.session.launch import InterruptedRunError
+from specpanel.core.session.interruption import InterruptedRunError
 from specpanel.core.session.sending import Sending
 from specpanel.core.session.served import (
     Served,
@@ -33,9 +31,12 @@ from specpanel.core.session.served import (
     start_served,
 )
 from specpanel.core.session.settling import until_memory_is_steady, used_device_bytes
-from specpanel.core.session.switching import SwitchPlan, plan_switch, port_beside
 from specpanel.core.session.watching import found_server
-from specpanel.core.settings.profile import Profile
+
+if TYPE_CHECKING:  # a desk that only watches loads neither settings nor what starts a server
+    from specpanel.core.engine.registry import ServerRecord
+    from specpanel.core.session.switching import SwitchPlan
+    from specpanel.core.settings.profile import Profile
 
 
 class Desk:
@@ -86,7 +87,7 @@ class Desk:
         """Tell ``listener`` every event from now on, too."""
         self._listeners.append(listener)
 
-    def start(self, profile: Profile, *, force: bool = False) -> None:
+    def start(self, profile: "Profile", *, force: bool = False) -> None:
         """Start ``profile``; a server that is current is switched away from.
 
         ``force`` starts in spite of preflight's errors, which are told and recorded.
@@ -97,7 +98,7 @@ class Desk:
             self._force = force if self.busy is None else self._force
             self._begin(f"starting {profile.name}", self._start(profile))
 
-    def switch(self, profile: Profile, *, force: bool = False) -> None:
+    def switch(self, profile: "Profile", *, force: bool = False) -> None:
         """Change from the current server to ``profile``, side by side where memory allows."""
         self._force = force if self.busy is None else self._force
         self._begin(f"switching to {profile.name}", self._switch(profile))
@@ -112,7 +113,7 @@ class Desk:
             raise NotRunningError("there is no configuration before this one")
         self.switch(self.previous)
 
-    def adopt(self, record: ServerRecord) -> None:
+    def adopt(self, record: "ServerRecord") -> None:
         """Make a running server of ours the current one."""
         self._begin(f"adopting {record.name}", self._adopt(record))
 
@@ -186,8 +187,10 @@ class Desk:
             raise NotRunningError("there is nothing to mark: no server is watched")
         return self._monitor
 
-    def plan(self, profile: Profile) -> SwitchPlan:
+    def plan(self, profile: "Profile") -> "SwitchPlan":
         """What changing to ``profile`` means, without doing it. Looks at the machine: about 0.3 s."""
+        from specpanel.core.session.switching import plan_switch
+
         found = self.current
         if found is None:
             return plan_switch(None, profile, running=False)
@@ -260,7 +263,7 @@ class Desk:
         self.failure = error
         self._tell(Note(str(error)))
 
-    async def _start(self, profile: Profile) -> None:
+    async def _start(self, profile: "Profile") -> None:
         await self._end_watch()
         self.current = None
         served = await self._launched(profile)
@@ -274,7 +277,10 @@ class Desk:
         self.last_log = served.log
         self._begin_load()
 
-    async def _switch(self, profile: Profile) -> None:
+    async def _switch(self, profile: "Profile") -> None:
+        from specpanel.core.session.checks import as_error
+        from specpanel.core.session.switching import port_beside
+
         old = self.current
         if old is None or not old.is_up:
             await self._start(profile)
@@ -299,7 +305,7 @@ class Desk:
         await self._stop_processes(old)
         self._retiring = None
 
-    async def _switch_beside(self, old: Served, profile: Profile) -> None:
+    async def _switch_beside(self, old: Served, profile: "Profile") -> None:
         served = self.starting = await self._launched(profile)
         looking = asyncio.create_task(served.keep_looking())
         try:
@@ -319,7 +325,7 @@ class Desk:
         if old.record is not None:
             self._retiring = old
 
-    async def _switch_over(self, old: Served, profile: Profile) -> None:
+    async def _switch_over(self, old: Served, profile: "Profile") -> None:
         """Stop and start, for want of memory; a start that fails brings the old configuration back."""
         await self._sending.end()
         if old.record is not None:
@@ -337,7 +343,9 @@ class Desk:
             await self._start(old.profile)
             raise error from None
 
-    async def _adopt(self, record: ServerRecord) -> None:
+    async def _adopt(self, record: "ServerRecord") -> None:
+        from specpanel.core.engine.process import complete, is_running
+
         record = complete(record)
         if not await asyncio.to_thread(is_running, record):
             raise NotRunningError(f"{record.name} is not running any more")
@@ -364,7 +372,7 @@ class Desk:
 
     # -- servers ----------------------------------------------------------------------------
 
-    async def _launched(self, profile: Profile) -> Served:
+    async def _launched(self, profile: "Profile") -> Served:
         served = await start_served(profile, self._tell, self._interrupted, force=self._force)
         self.last_log = served.log
         return served
@@ -389,6 +397,8 @@ class Desk:
         if served.launch is not None:
             await served.launch.stop(self._hurry)
         elif served.record is not None:
+            from specpanel.core.engine.process import stop_server
+
             await asyncio.to_thread(stop_server, served.record, 20.0, hurry=self._hurry)
 
     # -- Frames -----------------------------------------------------------------------------
@@ -452,6 +462,6 @@ class Desk:
             self._tell(Note(problem))
 
 
-def _words(profile: Profile) -> str:
+def _words(profile: "Profile") -> str:
     k = profile.drafter.draft_tokens
     return f"{profile.drafter.method}" + (f" K={k}" if k else "")

@@ -3,12 +3,11 @@
 from contextlib import suppress
 from pathlib import Path
 
-from specpanel.core.engine.registry import table_without_secrets
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.recording import Recorder
 from specpanel.core.session.bookends import closing_line, writer_line
 from specpanel.core.session.events import Event, Forced, SettingsChosen, event_line
-from specpanel.core.session.history import recording_path
+from specpanel.core.session.recordings import recording_path
 from specpanel.core.session.served import Served
 
 
@@ -32,6 +31,8 @@ class DeskRecording:
             recorder = Recorder(recording_path(name, self.folder))
             recorder.write(writer_line())
             if served.profile is not None:
+                from specpanel.core.engine.registry import table_without_secrets
+
                 chosen = SettingsChosen(table_without_secrets(served.profile))
                 recorder.write(event_line(chosen))
             if served.record is not None and served.record.forced:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specpanel.core.engine.chosen import (
     Choice,
@@ -18,8 +19,10 @@ from specpanel.core.engine.logfile import LogFollower
 from specpanel.core.engine.logline import parse_line
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.session.events import ChosenFound, PathologyFound
-from specpanel.core.settings.profile import Profile
 from specpanel.core.speculation.pathologies import Pathology, PathologyWatch
+
+if TYPE_CHECKING:
+    from specpanel.core.settings.profile import Profile
 
 _MOST_READS = 16  # of 1 MiB each: a start's log is far shorter
 
@@ -41,7 +44,7 @@ class Explanation:
 
 
 async def explain_choices(
-    url: str, profile: Profile | None, read: Chosen | None = None
+    url: str, profile: "Profile | None", read: Chosen | None = None
 ) -> Explanation:
     """What the server at ``url`` chose: what its log said (``read``), made final by its metrics.
 

@@ -28,13 +28,14 @@ from specpanel.core.session.history_figures import (
     figures_of_summary,
     number,
 )
+from specpanel.core.session.recordings import SUFFIX as SUFFIX
+from specpanel.core.session.recordings import recording_path as recording_path
+from specpanel.core.session.recordings import recordings_folder as recordings_folder
 from specpanel.core.session.summary import Summary
-from specpanel.core.settings.paths import data_folder
 from specpanel.core.settings.profile import Profile
 
 HEAD_BYTES = 256 * 1024
 TAIL_BYTES = 1024 * 1024
-SUFFIX = ".ndjson"
 
 # "left": closed while its server still served; "abruptly": nothing closed it and its writer is gone.
 Ended = Literal[
@@ -83,20 +84,6 @@ class PastRun:
     def id(self) -> str:
         """What the command line calls it: the name of its file."""
         return self.path.stem
-
-
-def recordings_folder() -> Path:
-    """Where runs and panels record."""
-    return data_folder() / "recordings"
-
-
-def recording_path(name: str, folder: Path | None = None) -> Path:
-    """A file that does not exist yet, for a run called ``name`` that begins now. Makes nothing."""
-    safe = re.sub(r"[^A-Za-z0-9._+-]", "-", name).lstrip(".-") or "run"
-    stem = f"{safe[:100]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    where = recordings_folder() if folder is None else folder
-    taken = [where / f"{stem}{SUFFIX}", *(where / f"{stem}-{n}{SUFFIX}" for n in range(2, 100))]
-    return next((path for path in taken if not os.path.lexists(path)), taken[0])
 
 
 def past_runs(folder: Path | None = None) -> list[PastRun]:

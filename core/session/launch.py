@@ -26,6 +26,7 @@ from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import LaunchError
 from specpanel.core.monitor.monitor import ServerFacts
 from specpanel.core.session.events import Launched, Listener, Note, PhaseEntered, Ready, Stopped
+from specpanel.core.session.interruption import InterruptedRunError as InterruptedRunError
 from specpanel.core.settings.paths import logs_folder
 from specpanel.core.settings.profile import Profile
 
@@ -44,10 +45,6 @@ class VllmEndedError(LaunchError):
         super().__init__(failure.sentence, " ".join(filter(None, [*parts, f"Log: {log}"])))
         self.failure = failure
         self.log = log
-
-
-class InterruptedRunError(Exception):
-    """The user asked to stop; what was started is ended on the way out."""
 
 
 class Launch:

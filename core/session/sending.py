@@ -1,14 +1,15 @@
 """The traffic of a desk: begun and ended at will, for whatever server is current."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.frame import TrafficSample
 from specpanel.core.session.events import Listener, Note
-from specpanel.core.settings.profile import Profile
-from specpanel.core.traffic.endpoint import Endpoint
-from specpanel.core.traffic.load import Load
-from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
+
+if TYPE_CHECKING:  # loaded with the first traffic: who only watches sends none
+    from specpanel.core.settings.profile import Profile
+    from specpanel.core.traffic.load import Load
 
 
 class Sending:
@@ -29,7 +30,7 @@ class Sending:
     def progress(self) -> TrafficSample | None:
         return None if self._load is None else self._load.progress
 
-    def begin(self, url: str, profile: Profile) -> None:
+    def begin(self, url: str, profile: "Profile") -> None:
         """Send the profile's traffic to ``url``, unless something is sent already."""
         if self.active:
             return
@@ -50,10 +51,14 @@ class Sending:
     async def _send(
         self,
         url: str,
-        profile: Profile,
+        profile: "Profile",
         stop: asyncio.Event,
         before: asyncio.Task[None] | None,
     ) -> None:
+        from specpanel.core.traffic.endpoint import Endpoint
+        from specpanel.core.traffic.load import Load
+        from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
+
         if before is not None:
             await asyncio.gather(before, return_exceptions=True)
         settings = profile.traffic

@@ -5,23 +5,22 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specpanel.core.engine import identity
 from specpanel.core.engine.chosen import Chosen
 from specpanel.core.engine.client import EngineClient
-from specpanel.core.engine.command import build_command
-from specpanel.core.engine.failures import diagnose
-from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.logfile import tail
 from specpanel.core.engine.metrics import ExpositionError, parse_exposition
-from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.monitor.monitor import ServerFacts
-from specpanel.core.session.checks import refuse_what_cannot_work
 from specpanel.core.session.events import Event, Listener, Note
 from specpanel.core.session.explaining import Explanation, explain_choices, read_choices
-from specpanel.core.session.launch import InterruptedRunError, Launch
-from specpanel.core.session.targets import with_model_paths
-from specpanel.core.settings.profile import Profile
+from specpanel.core.session.interruption import InterruptedRunError
+
+if TYPE_CHECKING:  # what starts a server is loaded when one is started
+    from specpanel.core.engine.registry import ServerRecord
+    from specpanel.core.session.launch import Launch
+    from specpanel.core.settings.profile import Profile
 
 LOOK_S = 0.25
 _DRAIN_S = 20.0
@@ -32,9 +31,9 @@ class Served:
     """A server on the desk. ``record`` is None where someone else started it; ``launch`` unless we did."""
 
     facts: ServerFacts
-    profile: Profile | None = None
-    record: ServerRecord | None = None
-    launch: Launch | None = None
+    profile: "Profile | None" = None
+    record: "ServerRecord | None" = None
+    launch: "Launch | None" = None
     explanation: Explanation | None = None  # what it chose, once it is ready
 
     @property
@@ -75,7 +74,7 @@ class Served:
         return [] if record is None else identity.session_members(record.pid, record.start_mark)
 
 
-def served_record(record: ServerRecord) -> Served:
+def served_record(record: "ServerRecord") -> Served:
     """A server that another process of specpanel's started."""
     facts = ServerFacts(
         url=record.url,
@@ -90,7 +89,7 @@ def served_record(record: ServerRecord) -> Served:
 
 
 async def start_served(
-    profile: Profile, tell: Listener, interrupted: asyncio.Event, *, force: bool = False
+    profile: "Profile", tell: Listener, interrupted: asyncio.Event, *, force: bool = False
 ) -> Served:
     """Preflight and start ``profile``; returns as soon as the process exists.
 
@@ -100,6 +99,12 @@ async def start_served(
         ConfigurationError, LaunchError: it cannot work; nothing was started.
         InterruptedRunError: ``interrupted`` was set meanwhile.
     """
+    from specpanel.core.engine.command import build_command
+    from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
+    from specpanel.core.session.checks import refuse_what_cannot_work
+    from specpanel.core.session.launch import Launch
+    from specpanel.core.session.targets import with_model_paths
+
     loop = asyncio.get_running_loop()
 
     def tell_from_thread(event: Event) -> None:
@@ -121,8 +126,10 @@ async def start_served(
     return Served(launch.first_facts(facts.vllm_version), profile, launch.record, launch)
 
 
-def _end_of(record: ServerRecord) -> str:
+def _end_of(record: "ServerRecord") -> str:
     """Why a server ended that another process of ours started: its exit code was never ours to see."""
+    from specpanel.core.engine.failures import diagnose
+
     lines = (raw.decode("utf-8", "replace") for raw in tail(record.log))
     found = diagnose(lines, exit_code=None)
     return "its process has ended" if found is None else found.sentence
