@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from specpanel.kernels.cells import MARGIN, Cell, Ratio, Timing
+from specpanel.kernels.cells import MARGIN, Cell, Ratio, Timing, settled
 from specpanel.kernels.dispatch import HeadRows, choose
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.thresholds import context_ranges, contradiction, pure_ranges
@@ -193,7 +193,10 @@ def _refine(
     margin: float,
     go_on: Callable[[], bool],
 ) -> bool:
-    """Halve the gap between a win and a neighbour that is none until they are 5 % apart. False: cut short."""
+    """Halve the gap between a win and a neighbour that is none until they are 5 % apart. False: cut short.
+
+    Beside a neighbour that is too noisy to tell there is no crossing to be found.
+    """
     for _ in range(_MOST_REFINEMENTS):
         row = sorted(
             (cell for cell in cells if cell.heads == heads and cell.context == context),
@@ -203,6 +206,8 @@ def _refine(
             math.isqrt(left.query * right.query)
             for left, right in itertools.pairwise(row)
             if (left.outcome(margin) > 0) != (right.outcome(margin) > 0)
+            and settled(left, margin)
+            and settled(right, margin)
             and right.query > left.query * REFINE_TO
             and right.query - left.query > 1
         ]

@@ -33,6 +33,8 @@ from specpanel.kernels.vllm_rules import (
 # (determine_chunked_prefill_workspace_size).
 CONTEXT_ROWS = 64 * 1024
 
+_MOST_NAMED = 6  # lengths in one sentence
+
 
 @dataclass(frozen=True, slots=True)
 class PromptStep:
@@ -351,7 +353,10 @@ def _hardware(deployment: Deployment) -> list[Advice]:
 
 
 def _numbers(values: Sequence[int]) -> str:
-    return ", ".join(f"{value:,}" for value in sorted(values))
+    ordered = sorted(values)
+    if len(ordered) > _MOST_NAMED:
+        return f"{ordered[0]:,} to {ordered[-1]:,}"
+    return ", ".join(f"{value:,}" for value in ordered)
 
 
 def mask_share(step: PromptStep) -> float:

@@ -139,3 +139,9 @@ def gpu(name: str) -> GPU:
         names = ", ".join(known.name for known in GPUS.values())
         raise MLAError(f"nothing is known here of a GPU called {name[:40]!r}", f"Known: {names}.")
     return found
+
+
+def recognised(device_name: str) -> GPU | None:
+    """The GPU that a driver calls ``device_name`` ("NVIDIA H200 NVL", "AMD Instinct MI300X"), if known."""
+    words = device_name.casefold().replace("-", " ").replace("_", " ").split()
+    return next((GPUS[word] for word in words if word in GPUS), None)

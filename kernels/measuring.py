@@ -8,6 +8,7 @@ import contextlib
 import subprocess
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO
 
 from specpanel.kernels.errors import MLAError
@@ -15,6 +16,11 @@ from specpanel.kernels.request import Report, Request, dump, report_of
 
 _LAST_WORDS = 200
 _END_S = 5.0
+
+
+def gpu_is_loaded() -> bool:
+    """Whether some GPU's driver is loaded here; the measuring process knows better and may still say no."""
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/kfd").exists()
 
 
 class Measurement:

@@ -10,6 +10,12 @@ from specpanel.kernels.errors import MLAError
 
 ENGINES = ("auto", "portable", "triton")
 
+# A CPU is some thousand times slower: fewer heads, and a top-k small enough to cross within its lengths.
+_CPU_HEADS, _CPU_TOPK = (4,), 64
+_CPU_QUERIES, _CPU_CONTEXTS = (128, 256, 512, 1024, 2048), (0, 1024)
+_GPU_QUERIES = (128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+_GPU_CONTEXTS = (0, 1024, 2048, 4096, 8192, 16384)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -44,6 +50,19 @@ class Report:
 
     kind: str
     content: dict[str, Any] = field(default_factory=dict)
+
+
+def usual_grid(dims: MLADims, *, slow: bool) -> Grid:
+    """What is measured where nothing else is asked for. ``slow``: on a CPU."""
+    if slow:
+        return Grid(_CPU_HEADS, _CPU_QUERIES, _CPU_CONTEXTS)
+    heads = tuple(dims.total_heads // size for size in (1, 2, 4, 8) if not dims.total_heads % size)
+    return Grid(heads, _GPU_QUERIES, _GPU_CONTEXTS)
+
+
+def usual_topk(dims: MLADims, *, slow: bool) -> int | None:
+    """The top-k to measure with; None where the model has no indexer and nothing is asked for."""
+    return _CPU_TOPK if slow else dims.topk
 
 
 def dump(request: Request) -> str:

@@ -64,6 +64,7 @@ def check(
             "errors": counts["error"],
             "warnings": counts["warning"],
             "notes": counts["note"],
+            "explanations": prepared.explanations,
             "exit_code": code,
         }
         typer.echo(line("check", found))
@@ -72,6 +73,8 @@ def check(
             typer.echo(finding_text(finding))
         for row in memory_rows(prepared.memory):
             typer.echo(row)
+        for sentence in prepared.explanations:
+            typer.echo(sentence)
         talk(_verdict(counts))
     if code:
         raise typer.Exit(code)

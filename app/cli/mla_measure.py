@@ -19,12 +19,6 @@ CALIBRATE = (
     "Find where the paths of sparse MLA cross on this device, and write the thresholds down. "
     "On a CPU it calibrates the portable paths, with a smaller top-k so that they cross at all."
 )
-# A CPU is some thousand times slower: fewer heads, and a top-k small enough to cross within its lengths.
-_CPU_HEADS, _CPU_TOPK = (4,), 64
-_CPU_QUERIES, _CPU_CONTEXTS = (128, 256, 512, 1024, 2048), (0, 1024)
-_GPU_QUERIES = (128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
-_GPU_CONTEXTS = (0, 1024, 2048, 4096, 8192, 16384)
-
 ModelOption = Annotated[
     str, typer.Option("--model", help="A known model, a checkpoint's folder or a config.json.")
 ]
@@ -135,7 +129,8 @@ def _request(
     from specpanel.app.cli.mla import geometry, numbers
     from specpanel.kernels.calibrate import Grid
     from specpanel.kernels.errors import MLAError
-    from specpanel.kernels.request import ENGINES, Request
+    from specpanel.kernels.measuring import gpu_is_loaded
+    from specpanel.kernels.request import ENGINES, Request, usual_grid, usual_topk
 
     engine, device, dtype, pattern = kind
     choices = (
@@ -153,21 +148,13 @@ def _request(
         dims = geometry(model)
     except MLAError as error:
         raise ConfigurationError(error.message, error.fix) from None
-    slow = device == "cpu" or (device == "auto" and not _has_gpu())
-    default_heads = _CPU_HEADS if slow else tuple(dims.total_heads // tp for tp in (1, 2, 4, 8))
-    wanted = topk or (_CPU_TOPK if slow else dims.topk)
+    slow = device == "cpu" or (device == "auto" and not gpu_is_loaded())
+    usual = usual_grid(dims, slow=slow)
+    wanted = topk or usual_topk(dims, slow=slow)
     grid = Grid(
-        heads=tuple(numbers(heads, "--heads")) if heads else default_heads,
-        queries=tuple(numbers(query, "--query"))
-        if query
-        else _CPU_QUERIES
-        if slow
-        else _GPU_QUERIES,
-        contexts=tuple(numbers(context, "--context", least=0))
-        if context
-        else _CPU_CONTEXTS
-        if slow
-        else _GPU_CONTEXTS,
+        heads=tuple(numbers(heads, "--heads")) if heads else usual.heads,
+        queries=tuple(numbers(query, "--query")) if query else usual.queries,
+        contexts=tuple(numbers(context, "--context", least=0)) if context else usual.contexts,
     )
     if wanted is None:
         raise ConfigurationError(
@@ -176,11 +163,6 @@ def _request(
     return Request(
         replace(dims, topk=wanted), grid, refine, engine, device, dtype, pattern, budget, sdpa
     )
-
-
-def _has_gpu() -> bool:
-    """Whether some GPU's driver is loaded here; the measuring process knows better and may still say no."""
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/kfd").exists()
 
 
 def _measure(request: "Request", python: str | None) -> "list[Report]":

@@ -20,6 +20,7 @@ _PAIRS = {
     "live.longer": ("live.longer", "live.shorter", "Window"),
     "live.next": ("live.previous", "live.next", "Chart"),
     "train.next": ("train.previous", "train.next", "Pane"),
+    "mla.longer": ("mla.shorter", "mla.longer", "Prompt"),
     "zoom.earlier": ("zoom.earlier", "zoom.later", "Values"),
 }
 """Keys that share a place in the key line: both in the order shown, and the label."""
@@ -35,6 +36,7 @@ _ACTIVE_TOGETHER: tuple[tuple[Scope, ...], ...] = (
     ("trainstart",),
     ("lab", "panel"),
     ("labnew",),
+    ("mla", "panel"),
     ("switcher",),
     ("quit",),
     ("stop",),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # each brings much of core; the first picture does not wait f
     from specpanel.app.tui.screens.lab import LabScreen
     from specpanel.app.tui.screens.launch import LaunchScreen
     from specpanel.app.tui.screens.logs import LogsScreen
+    from specpanel.app.tui.screens.mla import MlaScreen
     from specpanel.app.tui.screens.sessions import SessionsScreen
     from specpanel.app.tui.screens.train import TrainScreen
     from specpanel.core.session.desk import Desk
@@ -74,6 +75,7 @@ MODE_TABLE: tuple[Mode, ...] = (
     Mode("live", "2", "Live", ("live", "zoom"), lambda panel: panel.build_live()),
     Mode("train", "3", "Train", ("train",), lambda panel: panel.build_train()),
     Mode("lab", "4", "Lab", ("lab",), lambda panel: panel.build_lab()),
+    Mode("mla", "5", "MLA", ("mla",), lambda panel: panel.build_mla()),
     Mode("logs", "6", "Logs", ("logs",), lambda panel: panel.build_logs()),
     Mode("sessions", "7", "Sessions", ("sessions",), lambda panel: panel.build_sessions()),
 )
@@ -228,6 +230,11 @@ class Panel(LeavingApp):
 
         return LabScreen(self.tabs, glyphs=self.glyphs)
 
+    def build_mla(self) -> "MlaScreen":
+        from specpanel.app.tui.screens.mla import MlaScreen
+
+        return MlaScreen(self.tabs, glyphs=self.glyphs)
+
     def build_sessions(self) -> "SessionsScreen":
         from specpanel.app.tui.screens.sessions import SessionsScreen
 
@@ -318,9 +325,6 @@ class Panel(LeavingApp):
             screen.top_bar.redraw()  # what the desk is about is in no Frame
 
     # Keys
-
-    def action_reserved(self) -> None:
-        self.say("MLA is not in this version")
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen((*self._scopes(self.screen), "panel")))

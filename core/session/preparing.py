@@ -13,6 +13,7 @@ from specpanel.core.preflight.gather import gather
 from specpanel.core.preflight.memory_estimate import MemoryEstimate, estimate
 from specpanel.core.preflight.rules import check
 from specpanel.core.preflight.visible import visible_now
+from specpanel.core.session.mla_tiers import tier_sentences
 from specpanel.core.session.targets import (
     DEMO_PREFIX,
     drafter_model,
@@ -54,7 +55,15 @@ def look_ahead(profile: Profile) -> Prepared:
     around = gather(placed, facts, devices=devices, device_problem=broken)
     findings = _with_models_to_come(profile, check(placed, around))
     subject = Subject(kind_of(around.target.config, placed, around), around.platform)
-    return Prepared(placed, facts, command, findings, estimate(placed, around), subject)
+    return Prepared(
+        placed,
+        facts,
+        command,
+        findings,
+        estimate(placed, around),
+        subject,
+        tier_sentences(placed, around),
+    )
 
 
 def _with_models_to_come(profile: Profile, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
