@@ -97,7 +97,8 @@ def stage_words(stage: StageCourse, story: Story, *, over: bool = False) -> str:
     """What a stage does, or what it came to."""
     if over and stage.state == "running":
         return "went without a word"
-    if stage.name == "train" and (step := story.newest) is not None and not stage.doing:
+    step = story.newest
+    if stage.name == "train" and stage.state != "done" and step is not None and not stage.doing:
         wanted = story.wanted_steps
         per_epoch = story.steps_per_epoch
         of = "" if wanted is None else f" of {wanted}"

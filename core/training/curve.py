@@ -1,5 +1,6 @@
 """One figure over the steps of a training, in bounded memory; no peak is lost. Pure."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -72,6 +73,11 @@ class Curve:
     @property
     def last_step(self) -> int | None:
         return self._points[-1].step if self._points else None
+
+    def at(self, step: int) -> float | None:
+        """The value of this step, or of the last one before it."""
+        place = bisect_right(self._points, step, key=lambda point: point.step)
+        return self._points[place - 1].last if place else None
 
     def since(self, index: int) -> list[Point]:
         """The points from ``index`` on."""

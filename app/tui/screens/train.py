@@ -18,7 +18,7 @@ from specpanel.app.tui.screens.train_actions import TrainActions
 from specpanel.app.tui.screens.train_layout import PANES, plan_train
 from specpanel.app.tui.screens.train_reading import Aside, Shelf, read_aside, read_shelf
 from specpanel.app.tui.train_plan_words import plan_facts
-from specpanel.app.tui.train_words import RecipeEntry, share
+from specpanel.app.tui.train_words import RecipeEntry, seconds, share
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.app.tui.widgets.train_charts import SUBJECTS, AccuracyBars, StepChart, TimeBars
@@ -26,6 +26,7 @@ from specpanel.app.tui.widgets.train_head import TrainFoot, TrainHead
 from specpanel.app.tui.widgets.train_list import TrainList, key_of
 from specpanel.app.tui.widgets.train_tables import CheckpointTable, PlanTable, Welcome
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.training.folder import training_folder
 from specpanel.core.training.runs import TrainingRun, folder_stamps
 from specpanel.core.training.story import Story, Trouble
 from specpanel.core.training.trail import Trail
@@ -271,7 +272,11 @@ class TrainScreen(TrainActions):
         return self.story.recipe if entry is None else entry.table
 
     def _folder(self) -> str:
-        return "" if self.run is None else str(self.run.root)
+        """The run's folder; without what is before it, where it is one of ours."""
+        if self.run is None:
+            return ""
+        root, place = self.run.root, training_folder()
+        return str(root.relative_to(place)) if root.is_relative_to(place) else str(root)
 
     def _free(self) -> float | None:
         """Free share of the states' folder, while this run uses it."""
@@ -296,7 +301,14 @@ class TrainScreen(TrainActions):
     def _quiet(self) -> str:
         if self._read_share < 1.0:
             return f"reading the events: {share(self._read_share)}"
-        return self.story.note or "no alarm"
+        ending = self.story.ending
+        if ending is None:
+            return self.story.note or "no alarm"
+        took = "" if ending.took_s is None else f" after {seconds(ending.took_s)}"
+        if ending.state == "done":
+            return f"finished{took}; no alarm"
+        start = self.keymap.shown("train.start")
+        return f"stopped{took}" + (f"; {start} goes on with it" if ending.resumable else "")
 
     def _welcome_words(self) -> Sequence[Span]:
         start = self.keymap.shown("train.start")
@@ -310,10 +322,10 @@ class TrainScreen(TrainActions):
         return (
             *words,
             (
-                f"{start} trains {entry.name}: the target answers the prompts, its hidden states are",
+                f"{start} trains {entry.name}: the target answers the prompts, its hidden states are "
+                "taken out of it, and Speculators trains on both. It asks for steps first.",
                 "text",
             ),
-            ("taken out of it, and Speculators trains on both. It asks for steps first.", "text"),
             ("", "text"),
             ("It runs in a process of its own, and goes on when this panel is left.", "muted"),
             (f"Without the panel: specpanel train {entry.name}", "muted"),

@@ -45,17 +45,24 @@ def read_shelf() -> Shelf:
 
 
 def _recipes() -> list[RecipeEntry]:
+    """Every recipe with its defaults; the target is empty where the file names none."""
     from specpanel.core.settings.files import read_table
-    from specpanel.core.training.recipe_files import find_recipe, recipe_names, summary_of
+    from specpanel.core.training.recipe_files import find_recipe, read_recipe, recipe_names
 
     found = []
     for name in recipe_names():
         try:
             path = find_recipe(name)
-            algorithm, description = summary_of(path)
-            found.append(RecipeEntry(name, algorithm, description, table=read_table(path)[0]))
+            target = read_table(path)[0].get("target")
+            named = isinstance(target, dict) and "model" in target
+            recipe = read_recipe(path, None if named else {"target.model": "FOLDER"})
         except ConfigurationError as error:
             found.append(RecipeEntry(name, "", "", error.message))
+            continue
+        table = recipe.table()
+        if not named:
+            table["target"]["model"] = ""
+        found.append(RecipeEntry(name, recipe.algorithm.type, recipe.description, table=table))
     return found
 
 

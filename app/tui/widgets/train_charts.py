@@ -40,14 +40,14 @@ SUBJECTS: dict[str, StepSubject] = {
         StepSubject(
             "loss",
             "Loss",
-            (Series("train", "series-1", 1), Series("valid", "series-2", 0)),
+            (Series("train", "series-1", 1), Series("val", "series-2", 0)),
             lambda story: (story.loss, story.validation_loss),
             lambda value: f"{value:.2f}",
         ),
         StepSubject(
             "length",
             "Expected AL",
-            (Series("train", "series-1", 1), Series("valid", "series-2", 0)),
+            (Series("train", "series-1", 1), Series("val", "series-2", 0)),
             lambda story: (story.length, story.validation_length),
             lambda value: f"{value:.2f}",
             low=1.0,
@@ -154,10 +154,8 @@ class StepChart(Pane):
         if story is None:
             return ()
         step = self.plot.step_under_cursor()
-        reading = self.plot.reading()
-        values = (
-            [curve.last for curve in self.subject.curves(story)] if reading is None else reading[1]
-        )
+        curves = self.subject.curves(story)
+        values = [curve.last if step is None else curve.at(step) for curve in curves]
         spans: list[Span] = [] if step is None else [(f"step {step}  ", "strong")]
         for series, value in reversed(list(zip(self.plot.series, values, strict=True))):
             sample = self.glyphs.sample

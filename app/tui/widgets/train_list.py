@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from specpanel.app.run_words import ABSENT
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, fit, shorten
 from specpanel.app.tui.train_words import RUNS, RecipeEntry, can_resume, shown, when
@@ -116,12 +115,13 @@ class TrainList(Pane):
         glyph, word, tone = RUNS[run.state]
         right: list[Span] = [(f" {when(run.began_unix)}", "muted")]
         if width >= _LONG:
-            done = ABSENT if run.steps is None else str(run.steps)
+            done = "" if run.steps is None else f"{run.steps} steps"
+            length = "" if run.predicted is None else f"AL {shown(run.predicted)}"
             right += [
-                (f"  {done:>5} steps", ink),
-                (f"  AL {shown(run.predicted)}", ink),
+                (f"  {done:>11}", ink),
+                (f"  {length:<7}", ink),
                 (f"  {word:<10}", tone),
-                ("can be resumed" if can_resume(run) else "", "good"),
+                ("can be resumed" if can_resume(run) else " " * 14, "good"),
             ]
         else:
             right.append((f" {word:<10}", tone))
