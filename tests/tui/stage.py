@@ -6,6 +6,7 @@ its keys' tests.
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from tui.lab_files import results
 from tui.synthetic import exited_frame, starting_frame, synthetic_frames
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.keys import KEYS
 from specpanel.app.tui.panel import Panel
-from specpanel.app.tui.screens import launch, switcher
+from specpanel.app.tui.screens import lab_new, launch, switcher
 from specpanel.app.tui.screens.dialogs import (
     ErrorScreen,
     MarkScreen,
@@ -27,6 +29,8 @@ from specpanel.app.tui.screens.dialogs import (
     StoppingScreen,
     StopScreen,
 )
+from specpanel.app.tui.screens.lab import LabScreen
+from specpanel.app.tui.screens.lab_new import NewExperimentScreen
 from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.launch_outlook import Outlook
 from specpanel.app.tui.screens.logs import LogsScreen
@@ -377,6 +381,39 @@ async def _devices(act: Act) -> None:
     await act.sees("esc Back")
 
 
+async def _lab(act: Act) -> None:
+    screen = act.panel.screen
+    assert isinstance(screen, LabScreen)
+    await act.until(lambda: not screen.list.reading)
+    if screen.whole:
+        screen.action_close()
+    await act.press("home")
+
+
+async def _lab_compare(act: Act) -> None:
+    await _lab(act)
+    await act.press("end", "enter")
+
+
+async def _lab_breakeven(act: Act) -> None:
+    await _lab(act)
+    await act.press("down", "down", "down", "enter")
+
+
+async def _lab_schedule(act: Act) -> None:
+    await _lab(act)
+    await act.press("down")
+
+
+async def _lab_new(act: Act) -> None:
+    await _lab(act)
+    await act.until(lambda: act.panel.lab.running == 0)
+    await act.press("n")
+    screen = act.panel.screen
+    assert isinstance(screen, NewExperimentScreen)
+    await act.until(lambda: screen.profiles.names)
+
+
 SCENES: dict[str, Scene] = {
     "launch": Scene(_launch, profiles, "launch"),
     "launch-side": Scene(_launch_side, profiles, "launch"),
@@ -399,6 +436,12 @@ SCENES: dict[str, Scene] = {
     "sessions-empty": Scene(_sessions, mode="sessions"),
     "sessions-compared": Scene(_sessions_compared, runs, "sessions"),
     "replay": Scene(_replay, runs, "sessions"),
+    "lab": Scene(_lab, results, "lab"),
+    "lab-compare": Scene(_lab_compare, results, "lab"),
+    "lab-breakeven": Scene(_lab_breakeven, results, "lab"),
+    "lab-schedule": Scene(_lab_schedule, results, "lab"),
+    "lab-new": Scene(_lab_new, results, "lab"),
+    "lab-empty": Scene(_lab, mode="lab"),
     "switcher": Scene(_switcher),
     "switcher-refused": Scene(_switcher_refused),
     "help": Scene(_help),
@@ -410,6 +453,8 @@ SCENES: dict[str, Scene] = {
     "confirm": Scene(_confirm, runs, "sessions"),
     "why": Scene(_why),
 }
+
+LAB_PROFILES = (("demo-plain", "no drafter"), ("demo-ngram", "ngram K=4"), ("mine", "ngram K=4"))
 
 CHOICES = (
     Choice("variant", "mine+none", "no drafter", MINE.without_drafter()),
@@ -428,6 +473,9 @@ async def staged(
     time.tzset()
     monkeypatch.setattr(launch, "look_at", look_at)
     monkeypatch.setattr(launch, "catalogue", catalogue)
+    nothing = [sys.executable, "-c", "pass"]
+    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: nothing)
+    monkeypatch.setattr(lab_new, "profile_choices", lambda: list(LAB_PROFILES))
     monkeypatch.setattr(switcher, "choices", lambda *_: CHOICES)
     scene.files()
     desk = Desk(Feed())

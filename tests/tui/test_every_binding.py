@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tui.lab_files import another
 from tui.stage import MINE, SCENES, Act, Scene, runs, staged
 
 from specpanel.app.tui.keymap import Keymap
@@ -29,6 +30,8 @@ SCENES_OF_SCOPES: dict[Scope, str] = {
     "sessions": "sessions",
     "replay": "replay",
     "logs": "logs",
+    "lab": "lab",
+    "labnew": "lab-new",
     "panel": "live",
     "switcher": "switcher",
     "quit": "quit",
@@ -60,6 +63,13 @@ BEFORE = {
     "sessions.page_up": ["down"],
     "sessions.first": ["down"],
     "sessions.close": ["space"],
+    "lab.up": ["down"],
+    "lab.page_up": ["down"],
+    "lab.first": ["down"],
+    "lab.report": ["down"],
+    "lab.close": ["enter"],
+    "labnew.up": ["down"],
+    "labnew.start": ["space", "down"],
     "logs.next": ["home"],
     "logs.down": ["home"],
     "logs.page_down": ["home"],
@@ -82,6 +92,7 @@ ELSEWHERE = {
 # What else must have happened before a key makes a difference.
 ARRANGED: dict[str, Callable[[], None]] = {
     "sessions.reread": lambda: runs("another"),
+    "lab.reread": another,
 }
 # Keys after which nothing is left to press another key on: each has a panel of its own.
 LAST = {"panel.quit", "quit.leave", "quit.stop", "stopping.hurry"}
