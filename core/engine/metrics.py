@@ -8,7 +8,7 @@ A value that cannot be (NaN, a negative counter, a cache usage outside 0..1) is 
 import functools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -109,14 +109,26 @@ def parse_exposition(text: str) -> Exposition:
     Raises:
         ExpositionError: the body ends in the middle of a line, or a line that is needed is malformed.
     """
+    return refuse_or_explain(text) or exposition_of(samples_of(text))
+
+
+def refuse_or_explain(text: str) -> Exposition | None:
+    """What a body is that is not vLLM's; None where it is.
+
+    Raises:
+        ExpositionError: the body ends in the middle of a line.
+    """
     not_vllm = _why_not_vllm(text)
     if not_vllm is None or _SAMPLE_LIKE.match(text):
         _refuse_truncated(text)
-    if not_vllm is not None:
-        return Exposition(_summarise({}, ()), not_vllm)
+    return None if not_vllm is None else Exposition(_summarise({}, ()), not_vllm)
+
+
+def exposition_of(samples: Iterable["Sample"]) -> Exposition:
+    """What the samples of a body add up to."""
     raw: dict[_Key, _Raw] = {}
     models: dict[str, None] = {}
-    for place, value in _samples(text):
+    for place, value in samples:
         if place.model is not None:
             models[place.model] = None
         one = raw.get(place.key)
@@ -177,7 +189,12 @@ def _begins_line(text: str, place: int) -> bool:
     return (start > 0 or window == 0) and not text[start:place].strip(" \t")
 
 
-def _samples(text: str) -> Iterator[tuple["_Place", float]]:
+def samples_of(text: str) -> Iterator["Sample"]:
+    """Every sample of ``text`` that has a role, at most one a line.
+
+    Raises:
+        ExpositionError: a line that is needed is malformed.
+    """
     for line in _needed_lines(text):
         if len(line) > LONGEST_LINE:
             raise _malformed(line, f"it has {len(line)} characters")
@@ -261,6 +278,9 @@ class _Place(NamedTuple):
     role: Role
     label: float | None
     model: str | None
+
+
+Sample = tuple[_Place, float]
 
 
 @dataclass(slots=True)

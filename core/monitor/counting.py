@@ -67,6 +67,7 @@ class EngineTrack:
         self._seen_s: dict[str, float] = {}
         self._histograms: dict[str, Buckets] = {}
         self._created: dict[str, float] = {}
+        self._present: tuple[str, ...] = ()  # what the newest scrape held
         self._scrape = 0
         self._signs: deque[int] = deque(maxlen=SIGNS_NEEDED)  # scrapes at which signs were seen
         self._checkpoint: _Checkpoint | None = None
@@ -94,8 +95,14 @@ class EngineTrack:
         self._last.update(values)
         self._histograms.update(series.histograms())
         self._created.update(series.created)
-        self._seen_s.update(dict.fromkeys((*values, *series.histograms()), time_s))
+        self._present = (*values, *series.histograms())
+        self._seen_s.update(dict.fromkeys(self._present, time_s))
         return Step(added, restarted)
+
+    def stand_still(self, time_s: float) -> None:
+        """Take in once more what the last two scrapes were; nothing is added. Not while inconsistent."""
+        self._scrape += 1
+        self._seen_s.update(dict.fromkeys(self._present, time_s))
 
     def session_totals(self) -> dict[str, int]:
         """Counts since the first scrape's own counters began, over all epochs."""

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from specpanel.core.engine.client import EngineClient, Health
-from specpanel.core.engine.metrics import EngineCounters, ExpositionError, parse_exposition
+from specpanel.core.engine.metrics import EngineCounters, ExpositionError
+from specpanel.core.engine.rescrape import ExpositionReader
 from specpanel.core.engine.several import together
 
 
@@ -25,7 +26,8 @@ class Scraper:
 
     def __init__(self, url: str, metrics_urls: Sequence[str] = ()) -> None:
         self._server = EngineClient(url)
-        self._sources = tuple(EngineClient(one) for one in metrics_urls) or (self._server,)
+        clients = tuple(EngineClient(one) for one in metrics_urls) or (self._server,)
+        self._sources = tuple((client, ExpositionReader()) for client in clients)
 
     async def __aenter__(self) -> Self:
         return self
@@ -36,7 +38,7 @@ class Scraper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for client in {self._server, *self._sources}:
+        for client in {self._server, *(client for client, _ in self._sources)}:
             await client.__aexit__(kind, error, trace)
 
     async def health(self) -> Health:
@@ -45,16 +47,16 @@ class Scraper:
     async def scrape(self) -> Scrape:
         """Ask every address at once. One that fails is left out and told; all failing is an error."""
         if len(self._sources) == 1:
-            return await _read(self._sources[0])
-        found = await asyncio.gather(*map(_read, self._sources))
+            return await _read(*self._sources[0])
+        found = await asyncio.gather(*(_read(*source) for source in self._sources))
         good = {
             client.url: one.counters
-            for client, one in zip(self._sources, found, strict=True)
+            for (client, _), one in zip(self._sources, found, strict=True)
             if one.counters is not None
         }
         bad = [
             f"{client.url}: {one.error}"
-            for client, one in zip(self._sources, found, strict=True)
+            for (client, _), one in zip(self._sources, found, strict=True)
             if one.counters is None
         ]
         error = None if not bad else f"{len(bad)} of {len(found)} addresses fail ({'; '.join(bad)})"
@@ -62,12 +64,12 @@ class Scraper:
         return Scrape(together(good) if good else None, took_ms, error)
 
 
-async def _read(client: EngineClient) -> Scrape:
+async def _read(client: EngineClient, reader: ExpositionReader) -> Scrape:
     body = await client.metrics()
     if body.text is None:
         return Scrape(None, body.took_ms, body.error or "no answer")
     try:
-        exposition = parse_exposition(body.text)
+        exposition = reader.read(body.text)
     except ExpositionError as error:
         return Scrape(None, body.took_ms, error.message)
     if not exposition.is_vllm:

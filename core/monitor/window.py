@@ -98,6 +98,7 @@ class Window:
         self._added = Counts()
         self._newest: EngineCounters | None = None
         self._in_gap = False
+        self._stands_still = False  # the newest two scrapes were the same
 
     def add(self, time_s: float, counters: EngineCounters) -> None:
         """Take in a good scrape, made at ``time_s`` on the caller's monotonic clock."""
@@ -106,6 +107,13 @@ class Window:
             time_s = max(time_s, last_s)
             if self._in_gap and time_s - last_s > self.window_s:
                 self._forget()  # too long ago to share a window with
+        same = counters is self._newest and bool(self._points) and not self.inconsistent
+        if same and self._stands_still:
+            for series in counters.engines:
+                self._tracks[series.engine].stand_still(time_s)
+            self._keep(_Point(time_s, self._points[-1].counts))
+            return
+        self._stands_still = same
         since_s = self._points[0].time_s if self._points else time_s
         restarted = False
         for series in counters.engines:
@@ -116,10 +124,13 @@ class Window:
         if restarted:
             self.epoch += 1
             self._forget()
-        self._points.append(_Point(time_s, self._added.copy()))
-        while len(self._points) > 1 and self._points[1].time_s <= time_s - self._longest_s:
-            self._points.popleft()
         self._newest = counters
+        self._keep(_Point(time_s, self._added.copy()))
+
+    def _keep(self, point: _Point) -> None:
+        self._points.append(point)
+        while len(self._points) > 1 and self._points[1].time_s <= point.time_s - self._longest_s:
+            self._points.popleft()
         self._in_gap = False
 
     def gap(self, time_s: float) -> None:

@@ -427,3 +427,40 @@ def test_totals_are_all_that_was_counted_whatever_restarts_and_gaps(events: list
     assert not window.inconsistent
     assert all(before <= after for before, after in pairwise(seen_totals))
     assert all(before <= after for before, after in pairwise(epochs))
+
+
+STEPS = [
+    body(10, created=1.0, accepted=5, positions=(3, 2), generated=20),
+    body(14, created=1.0, accepted=9, positions=(5, 4), generated=40),
+    body(2, created=2.0, accepted=1, positions=(1,), generated=3),
+    body(2, created=1.5, accepted=1, positions=(1,), generated=3),
+    body(9, accepted=4, generated=30),
+    body(20, created=1.0, accepted=9, generated=40) + body(3, engine="1", accepted=1),
+]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(range(len(STEPS))), st.integers(1, 6), st.integers(0, 15)),
+        max_size=12,
+    )
+)
+def test_scrapes_that_are_the_same_object_count_like_those_that_only_look_the_same(
+    events: list[tuple[int, int, int]],
+) -> None:
+    quick, thorough = Window(), Window()
+    second = 0.0
+    for step, times, gap_s in events:
+        counters = scrape(STEPS[step])
+        for _ in range(times):
+            second += 1
+            quick.add(second, counters)
+            thorough.add(second, scrape(STEPS[step]))
+            for figure in ("engine", "speculation", "latency", "totals"):
+                assert getattr(quick, figure)() == getattr(thorough, figure)()
+            assert quick.epoch == thorough.epoch
+        if gap_s:
+            second += gap_s
+            quick.gap(second)
+            thorough.gap(second)
