@@ -118,12 +118,18 @@ class LabList(Pane):
             low, high = told.ends or (None, None)
             row += whisker(told.value, low, high, scale, _WHISKER, self.glyphs, told.ink)
             row.append((" ", "text"))
-        row += fit(((KIND_WORDS.get(one.kind, clean(one.kind)), "muted"),), _KIND)
+        row += fit(
+            ((KIND_WORDS.get(one.kind, clean(one.kind)), "muted"),), _KIND, self.glyphs.ellipsis
+        )
         room = max(8, self._title_cells(width))
         row += fit(((clean(one.title), ink),), room - 1, self.glyphs.ellipsis)
         row.append((" ", "text"))
         if width >= _WITH_WHEN:
-            row += fit(((started_text(one.started_unix, "%m-%d %H:%M"), "muted"),), _WHEN)
+            row += fit(
+                ((started_text(one.started_unix, "%m-%d %H:%M"), "muted"),),
+                _WHEN,
+                self.glyphs.ellipsis,
+            )
         if width >= _WITH_STATE:
             row.append(state_span(one.state, self.glyphs))
         return tuple(row)

@@ -122,7 +122,7 @@ def _plain(text: str) -> str:
 
 
 def _html(store: Store, found: Experiment) -> str:
-    return report(found)
+    return _page(found)
 
 
 FORMATS: dict[str, Callable[[Store, Experiment], str]] = {
@@ -131,6 +131,16 @@ FORMATS: dict[str, Callable[[Store, Experiment], str]] = {
     "markdown": _markdown,
     "html": _html,
 }
+
+
+def _page(found: Experiment) -> str:
+    try:
+        return report(found)
+    except (KeyError, TypeError, IndexError, ValueError):
+        raise RecordingError(
+            f"what {found.id} found is not as this version writes it, so there is no page of it",
+            "specpanel results export --format json gives all of it.",
+        ) from None
 
 
 def reports_folder() -> Path:
@@ -144,11 +154,11 @@ def write_report(found: Experiment) -> Path:
     Raises:
         RecordingError: it cannot be written.
     """
-    path = reports_folder() / f"{found.id}.html"
+    path, page = reports_folder() / f"{found.id}.html", _page(found)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "w", encoding="utf-8", opener=private_opener) as file:
-            file.write(report(found))
+            file.write(page)
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror or error}") from None
     return path

@@ -1,0 +1,205 @@
+"""The Lab as a person uses it: what is in the store is seen, running ones too, stopped, deleted, sent on."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from tui.lab_files import RUNNING_ID, results
+from tui.stage import SERVING, Act
+
+from specpanel.app.tui.charts.glyphs import ASCII, BRAILLE, Glyphs
+from specpanel.app.tui.lab_charts import Point, RatioScale, breakeven_rows, whisker
+from specpanel.app.tui.panel import Panel
+from specpanel.app.tui.screens.lab import LabScreen, list_rows
+from specpanel.app.tui.screens.lab_new import Wish
+from specpanel.core.lab.arms import launch_fingerprint
+from specpanel.core.lab.export import reports_folder
+from specpanel.core.lab.store import DONE, INTERRUPTED, RUNNING, Store
+from specpanel.core.monitor.feed import Feed
+from specpanel.core.monitor.monitor import ServerFacts
+from specpanel.core.session.desk import Desk
+from specpanel.core.session.served import Served
+from specpanel.core.settings.profile import Profile
+
+HOSTILE = "[red]x[/red] \x1b[31m日本 " + "[link=http://a]" * 3 + "y" * 300
+# Writes a running experiment, and on SIGINT what it has, as an experiment does.
+WRITER = """
+import signal, sys
+from specpanel.core.lab.store import INTERRUPTED, Store
+with Store() as store:
+    name = store.begin("compare", "of another terminal", {}, {}, 0)
+    print(name, flush=True)
+    signal.sigwait({signal.SIGINT})
+    store.finish(name, INTERRUPTED, "kept what it had", None)
+"""
+
+
+@asynccontextmanager
+async def lab(size: tuple[int, int] = (80, 24), glyphs: Glyphs = BRAILLE) -> AsyncIterator[Act]:
+    desk = Desk(Feed())
+    panel = Panel(desk.feed, desk=desk, first_mode="lab", auto_tick=False, glyphs=glyphs)
+    async with panel.run_test(size=size, notifications=True) as pilot:
+        act = Act(panel, pilot)
+        await act.until(lambda: not screen_of(act).list.reading)
+        try:
+            yield act
+        finally:
+            desk.current = None
+            await desk.close(leave=True)
+
+
+def screen_of(act: Act) -> LabScreen:
+    screen = act.panel.screen
+    assert isinstance(screen, LabScreen)
+    return screen
+
+
+async def test_an_experiment_of_another_terminal_is_seen_and_stopped_with_what_it_has() -> None:
+    signalled = [sys.executable, "-c", WRITER]
+    # Blocked before the program begins, so that a signal that is early waits for it.
+    blocked = "import os,signal,sys; signal.pthread_sigmask(signal.SIG_BLOCK,{signal.SIGINT}); "
+    program = [sys.executable, "-c", f"{blocked}os.execv(sys.argv[1], sys.argv[1:])", *signalled]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as writer:  # noqa: ASYNC220
+        assert writer.stdout is not None
+        name = writer.stdout.readline().strip()
+        async with lab() as act:
+            await act.sees("of another terminal", "● running", "no server up so far")
+            with Store() as store:
+                told = {"block": 3, "ratios": {"b": 0.8}, "half_widths": {"b": 0.2}}
+                store.add_progress(name, {"kind": "block", "elapsed_s": 9.0, **told})
+            await act.sees("0.800", "±20.0%")
+            await act.press("d")
+            await act.sees("x stops a running experiment")
+            await act.press("x", "y")
+            await act.sees("! interrupted", "kept what it had")
+        assert writer.wait(20) == 0
+
+
+async def test_a_result_is_deleted_only_after_a_yes() -> None:
+    results()
+    async with lab() as act:
+        await act.press("end", "d", "n")
+        with Store() as store:
+            assert len(store.experiments()) == 5
+        await act.press("d", "y")
+        await act.until(lambda: len(screen_of(act).list.found) == 4)
+        with Store() as store:
+            assert "compare-20261130-163835-08ea" not in [one.id for one in store.experiments()]
+
+
+async def test_the_page_for_a_colleague_is_written_and_named() -> None:
+    results()
+    async with lab() as act:
+        await act.press("end", "e")
+        await act.sees("wrote")
+    [path] = reports_folder().glob("*.html")
+    assert path.stat().st_mode & 0o077 == 0, "results are their owner's"
+    assert "demo-ngram is faster" in path.read_text(encoding="utf-8")
+
+
+async def test_the_acceptance_of_now_lies_over_the_curve_of_the_same_target() -> None:
+    own = Profile.model_validate(
+        {"name": "mine", "target": {"model": "/m"}, "drafter": {"method": "ngram", "k": 4}}
+    )
+    point = {"required_interval": None, "k": 4}
+    with Store() as store:
+        for plain in (launch_fingerprint(own.without_drafter()), "another target"):
+            name = store.begin("breakeven", "curve", {"plain_launch": plain}, {}, 0)
+            points = [
+                {**point, "concurrency": 1, "required_length": 1.1},
+                {**point, "concurrency": 16, "required_length": 2.0},
+            ]
+            store.finish(name, DONE, "", {"points": points, "real": [], "drafter": "ngram"})
+    frame = SERVING[-1]
+    assert frame.speculation is not None
+    assert frame.engine is not None
+    frame = replace(
+        frame,
+        engine=replace(frame.engine, running=4),
+        speculation=replace(frame.speculation, acceptance_length=2.41),
+    )
+    async with lab() as act:
+        assert act.panel.desk is not None
+        act.panel.desk.current = Served(ServerFacts(url="http://127.0.0.1:1"), own)
+        await act.shows(frame)
+        assert "now 2.41" not in act.text, "the newest curve is another target's"
+        await act.press("down")
+        await act.shows(frame)
+        assert "● now 2.41 at 4" in act.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 15)])
+@pytest.mark.parametrize("glyphs", [BRAILLE, ASCII], ids=["braille", "ascii"])
+async def test_nothing_from_a_store_is_markup_or_breaks_the_screen(
+    size: tuple[int, int], glyphs: Glyphs
+) -> None:
+    with Store() as store:
+        for kind, result in (("compare", {"pairings": [HOSTILE]}), (HOSTILE, {HOSTILE: HOSTILE})):
+            name = store.begin(kind, HOSTILE, {}, {"processor": HOSTILE}, 0)
+            store.finish(name, DONE, HOSTILE, result)
+    async with lab(size, glyphs) as act:
+        assert "[red]" in act.text
+        assert "\x1b" not in act.text
+        await act.press("down", "enter", "pagedown", "escape", "end", "e")
+        await act.sees("there is no page of it")
+        assert "[red]" in act.text
+        if glyphs is ASCII and size == (80, 24):
+            shown = {char for row in act.rows[1:-1] for char in row}
+            assert {char for char in shown if ord(char) > 127} <= set("日本╭╮╰╯─│ ")
+
+
+async def test_an_open_result_has_the_screen_and_scrolls() -> None:
+    results()
+    async with lab() as act:
+        await act.press("end", "enter")
+        assert "Experiments" not in act.text
+        assert "0 rows above" in act.text
+        await act.press("pagedown")
+        assert "compare-20261130-163835-08ea" in act.text
+        await act.press("escape")
+        assert "Experiments" in act.text
+
+
+def test_a_small_screen_has_the_list_alone() -> None:
+    assert list_rows(13, 5) == 13
+    assert 6 <= list_rows(22, 5) <= 9
+    assert list_rows(38, 50) <= 38 // 3
+
+
+def test_what_is_asked_for_is_the_command_that_a_person_would_type() -> None:
+    wish = Wish("compare", ("a", "b"), 5)
+    assert wish.words == "specpanel compare a b --minutes 5"
+    assert wish.command()[1:] == ["-m", "specpanel.app", *wish.words.split()[1:], "--json"]
+    assert Wish("parity", ("a",), 5).words == "specpanel parity a"
+
+
+def whisker_text(value: float, low: float, high: float) -> str:
+    spans = whisker(value, low, high, RatioScale(2.0), 21, BRAILLE, "good")
+    return "".join(text for text, _ in spans)
+
+
+def test_a_whisker_shows_on_which_side_of_one_an_interval_lies() -> None:
+    assert whisker_text(0.7, 0.6, 0.8).rstrip().endswith("┤  │")
+    assert "┼" in whisker_text(0.95, 0.8, 1.1)
+    assert whisker_text(9.0, 5.0, 20.0).endswith("●"), "what lies outside stays at the edge"
+
+
+def test_a_curve_that_rises_is_drawn_rising_and_too_small_a_place_has_none() -> None:
+    curve = {4: [Point(1, 1.0), Point(16, 3.0)]}
+    rows = breakeven_rows(curve, [], Point(4, 2.5), 60, 12, BRAILLE)
+    text = ["".join(part for part, _ in row) for row in rows]
+    places = [[place for place, char in enumerate(row) if "⠁" <= char <= "⣿"] for row in text[:-2]]
+    middles = [sum(row) / len(row) for row in places if row]
+    assert middles == sorted(middles, reverse=True), "further up is further right"
+    assert any("●" in row for row in text)
+    assert breakeven_rows(curve, [], None, 14, 12, BRAILLE) == []
+
+
+def test_the_running_one_of_the_stage_is_this_process() -> None:
+    results()
+    with Store() as store:
+        assert store.find(RUNNING_ID).state == RUNNING
+        assert {one.state for one in store.experiments()} == {RUNNING, DONE, INTERRUPTED}
