@@ -25,6 +25,8 @@ _ONE_PASS = frozenset(
     {"ngram", "ngram_gpu", "suffix", "p_eagle", "pard", "dflash", "dflash2", "medusa"}
 )
 
+_ALWAYS = 0.95  # of its steps: a drafter that drafts in every one
+
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
@@ -71,7 +73,8 @@ def tuned(experiment: str, result: Mapping[str, Any], profile: Profile) -> Tuned
         for point in result["points"]
     ]
     fixed = profile.drafter.draft_tokens or 0
-    found = candidates(points, conditional, _drafting(result, profile))
+    share = _drafted_share(result)
+    found = candidates(points, conditional, _drafting(result, profile), drafted_share=share)
     choices = choose_schedule(found, fixed)
     return Tuned(
         experiment=experiment,
@@ -81,7 +84,7 @@ def tuned(experiment: str, result: Mapping[str, Any], profile: Profile) -> Tuned
         words=words_of(choices),
         best_k=single_best(found),
         fixed_k=fixed,
-        notes=_notes(profile),
+        notes=_notes(profile, share),
     )
 
 
@@ -90,6 +93,16 @@ def _pooled(result: Mapping[str, Any]) -> tuple[float, ...]:
     each = [point["conditional"] for point in result.get("real", ()) if point.get("conditional")]
     shortest = min((len(one) for one in each), default=0)
     return tuple(sum(one[n] for one in each) / len(each) for n in range(shortest))
+
+
+def _drafted_share(result: Mapping[str, Any]) -> float:
+    """Of the steps, how many had a draft: what a step yields beyond one token, over what a draft does."""
+    each = [
+        (point["tokens_a_step"] - 1) / (point["length"] - 1)
+        for point in result.get("real", ())
+        if point.get("tokens_a_step") and point.get("length") and point["length"] > 1
+    ]
+    return min(1.0, max(0.0, sum(each) / len(each))) if each else 1.0
 
 
 def _drafting(result: Mapping[str, Any], profile: Profile) -> dict[int, float]:
@@ -103,8 +116,12 @@ def _drafting(result: Mapping[str, Any], profile: Profile) -> dict[int, float]:
     }
 
 
-def _notes(profile: Profile) -> tuple[str, ...]:
+def _notes(profile: Profile, share: float) -> tuple[str, ...]:
     notes: list[str] = []
+    if share < _ALWAYS:
+        notes.append(
+            f"{share:.0%} of the steps had a draft: the others cost and yield what plain ones do"
+        )
     if data_parallel_size(profile) > 1:
         notes.append("vLLM ignores K by batch size under data parallelism: use one K there")
     if profile.drafter.method in _ONE_PASS:

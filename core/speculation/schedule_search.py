@@ -52,11 +52,15 @@ def candidates(
     points: Sequence[Required],
     conditional: Sequence[float],
     drafting: Mapping[int, float] | None = None,
+    *,
+    drafted_share: float = 1.0,
 ) -> tuple[Candidate, ...]:
     """Every load and K that was measured, plain decoding among them.
 
     Args:
         drafting: what drafting one token adds to a step, in plain steps, by load; nothing where absent.
+        drafted_share: of the steps, 0..1; the others take one plain step and yield one token, which pulls
+            the ratio of a drafter that drafts now and then towards 1.
     """
     loads = sorted({point.concurrency for point in points})
     found = [Candidate(load, 0, 1.0, 1.0, Interval(1.0, 1.0, 1.0)) for load in loads]
@@ -66,18 +70,17 @@ def candidates(
         more = (drafting or {}).get(point.concurrency, 0.0) * point.k
         length = length_at(conditional, point.k)
         between = point.interval
+
+        def ratio(step: float, more: float = more, length: float = length) -> float:
+            return (1 + drafted_share * (step + more - 1)) / (1 + drafted_share * (length - 1))
+
         found.append(
             Candidate(
                 point.concurrency,
                 point.k,
                 length,
-                (point.length + more) / length,
-                between
-                and Interval(
-                    (point.length + more) / length,
-                    (between.low + more) / length,
-                    (between.high + more) / length,
-                ),
+                ratio(point.length),
+                between and Interval(ratio(point.length), ratio(between.low), ratio(between.high)),
             )
         )
     return tuple(found)

@@ -1,6 +1,8 @@
 """K by batch size: what the search chooses, what it keeps out, and the profile that carries it."""
 
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +165,18 @@ def test_a_curve_without_the_drafter_and_a_method_without_schedule_are_refused()
         tuned("b", {**result(), "real": []}, profile())
     with pytest.raises(ConfigurationError, match="no K by batch size"):
         tuned("b", result(), profile("suffix"))
+
+
+def test_what_is_foretold_of_the_own_k_lies_within_what_the_same_real_run_measured() -> None:
+    """A break-even of the n-gram drafter on two cores, which drafted in some of the steps only."""
+    text = (Path(__file__).parents[1] / "data" / "lab_results.json").read_text(encoding="utf-8")
+    [kept] = [one for one in json.loads(text) if one["kind"] == "breakeven"]
+    profile = Profile.model_validate(
+        {"name": "p", "target": {"model": "/m"}, "drafter": {"method": "ngram", "k": 4}}
+    )
+    found = tuned(kept["id"], kept["result"], profile)
+    assert "of the steps had a draft" in found.notes[0]
+    foretold = {(one.concurrency, one.k): one.ratio for one in found.candidates}
+    for real in kept["result"]["real"]:
+        between = real["tpot_ratio_interval"]
+        assert between["low"] <= foretold[real["concurrency"], 4] <= between["high"]
