@@ -1,5 +1,6 @@
 """Text from outside, made fit to be shown."""
 
+import re
 import unicodedata
 
 
@@ -48,3 +49,15 @@ def without_controls(text: str) -> str:
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
     )
+
+
+# Tokens of the hub and of HTTP, and keys given on a command line.
+_SECRETS = re.compile(
+    r"\bhf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+|(?<=[?&]token=)[^&\s]+"
+    r"|(?<=api_key=)\S+|(?<='api_key': )[^,}]+"
+)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with what looks like a secret replaced by ``***``."""
+    return _SECRETS.sub("***", text)

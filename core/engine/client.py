@@ -10,7 +10,7 @@ from typing import Self
 
 from specpanel.core.engine.exchange import Answer, Exchange, ExchangeError, origin_of
 from specpanel.core.errors import ServerUnreachableError
-from specpanel.core.printable import one_line
+from specpanel.core.printable import one_line, without_secrets
 from specpanel.core.web import server_root
 
 _DEADLINE_S = 10.0
@@ -87,7 +87,7 @@ class EngineClient:
         except ExchangeError as error:
             return result(None, str(error))
         if status != 200:
-            said = one_line((body or b"").decode("utf-8", "replace").strip(), 120)
+            said = without_secrets(one_line((body or b"").decode("utf-8", "replace").strip(), 120))
             return result(None, f"/metrics answers {status}{f' ({said})' if said else ''}")
         if body is None:
             return result(None, f"/metrics is larger than {_MOST_METRICS_BYTES >> 20} MiB")

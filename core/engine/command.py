@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from specpanel.core.devices.visibility import hip_environment
+from specpanel.core.engine.api_key import key_in_environment
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, version_tuple
 from specpanel.core.inside import INSIDE
 from specpanel.core.settings.drafters.names import method_by_path, name_note
@@ -75,6 +76,11 @@ def build_command(
             our defaults; one in the profile wins over both.
     """
     notes = list(_drafter_notes(profile))
+    arguments, key = key_in_environment(profile.engine.arguments)
+    if key:
+        notes.append(
+            "the API key is handed over in VLLM_API_KEY: a command line can be read by all"
+        )
     argv = [
         *_launcher(facts),
         *_section_flags(profile.target, {"model"}),
@@ -85,12 +91,12 @@ def build_command(
         *_speculation_flags(profile, facts),
         *_swap_flags(profile, notes),
         *_histogram_flags(facts),
-        *profile.engine.arguments,
+        *arguments,
     ]
     model = profile.target.model
     head = len(_launcher(facts))
     argv[head:head] = [model] if facts.launcher == "serve" else ["--model", model]
-    return Command(tuple(argv), _environment(profile, facts, inherited or {}), tuple(notes))
+    return Command(tuple(argv), _environment(profile, facts, inherited or {}) | key, tuple(notes))
 
 
 def shell_text(command: Command) -> str:
@@ -236,6 +242,8 @@ def _environment(
     profile: Profile, facts: InterpreterFacts, inherited: Mapping[str, str]
 ) -> dict[str, str]:
     wanted = {"VLLM_NO_USAGE_STATS": "1", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    # Else python -m takes modules from the folder that it is started in, and that may be a model's.
+    wanted["PYTHONSAFEPATH"] = "1"
     platform = platform_of(profile, facts)
     if platform == "cpu":
         space = profile.engine.cpu_kv_cache_gib or DEFAULT_CPU_KV_CACHE_GIB

@@ -15,6 +15,7 @@ from specpanel.core.engine.logline import LogLine, parse_text
 from specpanel.core.engine.setting_names import setting_named_in, setting_of_flag
 from specpanel.core.engine.step_dump import step_evidence
 from specpanel.core.engine.tracebacks import Raised, Traceback, find_tracebacks
+from specpanel.core.printable import without_secrets
 
 EXCERPT_LINES = 40
 SENTENCE_LIMIT = 400  # characters
@@ -360,15 +361,3 @@ def _excerpt(lines: tuple[str, ...]) -> tuple[str, ...]:
 def _short(text: str) -> str:
     clean = " ".join(without_secrets(text).split())
     return clean if len(clean) <= SENTENCE_LIMIT else clean[: SENTENCE_LIMIT - 1] + "…"
-
-
-# Tokens of the hub and of HTTP, and keys given on a command line.
-_SECRETS = re.compile(
-    r"\bhf_[A-Za-z0-9]{8,}|(?<=Bearer )\S+|(?<=[?&]token=)[^&\s]+"
-    r"|(?<=api_key=)\S+|(?<='api_key': )[^,}]+"
-)
-
-
-def without_secrets(text: str) -> str:
-    """``text`` with what looks like a secret replaced by ``***``."""
-    return _SECRETS.sub("***", text)

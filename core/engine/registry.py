@@ -130,7 +130,7 @@ def free_name(wanted: str, taken: set[str]) -> str:
 def log_path(folder: Path, name: str) -> Path:
     """A fresh log file for one launch: the name, the time and a part that makes it unique."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "server"
     return folder / f"{safe}-{stamp}-{uuid.uuid4().hex[:4]}.log"
 
 

@@ -6,6 +6,7 @@ Read from vLLM 0.32.0: ``entrypoints/serve/middleware/authenticate.py`` guards o
 
 from collections.abc import Iterator
 
+from specpanel.core.engine.api_key import keys_in
 from specpanel.core.engine.command import is_swappable
 from specpanel.core.preflight.arguments import argument, is_on, variables
 from specpanel.core.preflight.rule import Remark, Rule, rule
@@ -82,14 +83,15 @@ def metrics_are_guarded(profile: Profile, around: Surroundings) -> Iterator[Rema
 @rule(
     "key-in-arguments",
     "warning",
-    "An API key on the command line can be read by every user of this machine.",
-    "Set VLLM_API_KEY in the environment.",
+    "Several API keys on the command line can be read by every user of this machine; one alone is handed "
+    "over in VLLM_API_KEY.",
+    "Give one key, in VLLM_API_KEY.",
 )
 def key_is_not_on_the_command_line(profile: Profile, around: Surroundings) -> Iterator[Remark]:
-    if argument(profile, "--api-key"):
+    if len(keys_in(profile.engine.arguments)) > 1:
         yield Remark(
-            "the API key stands on vLLM's command line, which every user of this machine can read",
-            "Set VLLM_API_KEY in the environment and leave --api-key out.",
+            "the API keys stand on vLLM's command line, which every user of this machine can read",
+            "Give one key, in VLLM_API_KEY, and leave --api-key out.",
             "engine.arguments",
         )
 

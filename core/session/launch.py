@@ -25,6 +25,7 @@ from specpanel.core.engine.process import (
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import LaunchError
 from specpanel.core.monitor.monitor import ServerFacts
+from specpanel.core.printable import without_secrets
 from specpanel.core.session.events import Launched, Listener, Note, PhaseEntered, Ready, Stopped
 from specpanel.core.session.interruption import InterruptedRunError as InterruptedRunError
 from specpanel.core.settings.paths import logs_folder
@@ -164,7 +165,7 @@ class Launch:
         self._warned = False
         entry = parse_line(raw)
         if entry.message.strip():
-            self.last_line = entry.message.strip()
+            self.last_line = without_secrets(entry.message.strip())
         self._recent.append(raw)
         self.choices.feed(entry)
         change = self.tracker.feed(entry, now)

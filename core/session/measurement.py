@@ -1,9 +1,12 @@
 """One leg against a live server: send the load, read the counters at both ends, sum up."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
+from specpanel.core.engine.api_key import api_key
 from specpanel.core.engine.metrics import EngineCounters
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -12,6 +15,7 @@ from specpanel.core.settings.profile import Profile
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.load import Load
 from specpanel.core.traffic.records import Prompt, RequestRecord
+from specpanel.core.web import is_loopback
 
 
 @dataclass(slots=True)
@@ -30,6 +34,12 @@ class Measurement:
     records: list[RequestRecord] = field(default_factory=list)
     leg: Leg | None = None
 
+    def _key(self) -> str | None:
+        """vLLM's own key, for a server of ours or of this machine; no other server is told it."""
+        host = urlsplit(self.facts.url).hostname or ""
+        ours = self.facts.pid is not None or is_loopback(host)
+        return api_key(self.profile, os.environ) if ours else None
+
     async def run(self) -> None:
         """Send the load to its end; ``leg`` holds what was measured, also when this raises.
 
@@ -44,7 +54,9 @@ class Measurement:
             before = await self.monitor.scrape_now()
 
         try:
-            async with Endpoint(self.facts.url, self.profile.target.served_name) as endpoint:
+            async with Endpoint(
+                self.facts.url, self.profile.target.served_name, api_key=self._key()
+            ) as endpoint:
                 self.load = Load(
                     endpoint,
                     self.prompts,

@@ -1,8 +1,10 @@
 """The traffic of a desk: begun and ended at will, for whatever server is current."""
 
 import asyncio
+import os
 from typing import TYPE_CHECKING
 
+from specpanel.core.engine.api_key import api_key
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.frame import TrafficSample
 from specpanel.core.session.events import Listener, Note
@@ -65,7 +67,8 @@ class Sending:
         try:
             found = read_prompts(settings.prompts) if settings.prompts else builtin_prompts()
             prompts = choose(found, settings.kinds, settings.seed)
-            async with Endpoint(url, profile.target.served_name) as endpoint:
+            key = api_key(profile, os.environ)
+            async with Endpoint(url, profile.target.served_name, api_key=key) as endpoint:
                 self._load = Load(endpoint, prompts, settings, on_record=lambda _: None, stop=stop)
                 await self._load.run()
         except SpecpanelError as error:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import httpx
 
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError
-from specpanel.core.printable import one_line
+from specpanel.core.printable import one_line, without_secrets
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.traffic.address import (
     CONNECT_TIMEOUT_S,
@@ -48,6 +48,7 @@ class Endpoint:
         model: name to ask for; None takes what the server lists.
         api_key_variable: environment variable that holds the API key; None sends none, so that a key
             that lies in the environment for one service is not handed to another. It is never shown.
+        api_key: the key itself, for a server of ours that was started with it.
 
     Raises:
         ConfigurationError: the address is not one, the variable is empty, the model is not served.
@@ -55,7 +56,12 @@ class Endpoint:
     """
 
     def __init__(
-        self, base_url: str, model: str | None = None, *, api_key_variable: str | None = None
+        self,
+        base_url: str,
+        model: str | None = None,
+        *,
+        api_key_variable: str | None = None,
+        api_key: str | None = None,
     ) -> None:
         address = read_address(base_url)
         self.url = str(address.copy_with(username=None, password=None)).rstrip("/")
@@ -63,7 +69,7 @@ class Endpoint:
         self.version: str | None = None
         self.extras_refused = False  # it turned down every field beyond the plain protocol
         self._model = model
-        self._key = None if api_key_variable is None else read_key(api_key_variable)
+        self._key = api_key if api_key_variable is None else read_key(api_key_variable)
         # A proxy could hold a compressed stream back until it is worth compressing.
         headers = {"Accept-Encoding": "identity"}
         if self._key is not None:
@@ -267,10 +273,10 @@ class Endpoint:
             ) from error
 
     def _shown(self, reason: str | None) -> str | None:
-        """``reason`` without the key, which a server may repeat in what it says."""
-        if reason is None or self._key is None:
-            return reason
-        return reason.replace(self._key, "…")
+        """``reason`` without keys, which a server may repeat in what it says."""
+        if reason is None:
+            return None
+        return without_secrets(reason if self._key is None else reason.replace(self._key, "…"))
 
 
 _PLAIN_FIELDS = ("model", "messages", "stream", "max_tokens", "temperature")

@@ -21,6 +21,7 @@ QUIET: dict[str, str] = {
     "TOKENIZERS_PARALLELISM": "false",
     "COLUMNS": "4000",
     "NO_COLOR": "1",
+    "PYTHONSAFEPATH": "1",  # no modules from the folder that we were started in
     "TERM": "dumb",
     "PYTHONUNBUFFERED": "1",
     "OMP_WAIT_POLICY": "PASSIVE",

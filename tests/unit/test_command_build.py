@@ -233,9 +233,17 @@ def test_flags_that_hold_secrets_are_hidden_and_no_others(
 
 
 def test_an_argument_that_is_a_secret_reaches_vllm_but_no_text() -> None:
-    command = build_command(profile(engine={"arguments": ["--api-key", "hunter2"]}), CPU)
+    command = build_command(profile(engine={"arguments": ["--auth-token", "hunter2"]}), CPU)
     assert command.argv[-1] == "hunter2"
     assert "hunter2" not in shell_text(command)
+
+
+@pytest.mark.parametrize("given", [["--api-key", "hunter2"], ["--api_key=hunter2"]])
+def test_one_api_key_is_handed_over_where_no_list_of_processes_shows_it(given: list[str]) -> None:
+    command = build_command(profile(engine={"arguments": [*given, "--seed", "1"]}), CPU)
+    assert command.argv[-2:] == ("--seed", "1")
+    assert command.environment["VLLM_API_KEY"] == "hunter2"
+    assert "hunter2" not in " ".join((*command.argv, shell_text(command), *command.notes))
 
 
 # --- the text that one may paste --------------------------------------------------------------------

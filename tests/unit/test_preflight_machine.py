@@ -169,7 +169,8 @@ def test_listening_beyond_this_machine_without_a_key_is_told() -> None:
 
 def test_a_key_does_not_guard_metrics_and_is_not_for_the_command_line() -> None:
     assert set(exposed("0.0.0.0", VLLM_API_KEY="x")) == {"metrics-unguarded"}
-    on_the_line = exposed("0.0.0.0", "--api-key", "x")
+    assert set(exposed("0.0.0.0", "--api-key", "x")) == {"metrics-unguarded"}
+    on_the_line = exposed("0.0.0.0", "--api-key", "x", "y")
     assert set(on_the_line) == {"metrics-unguarded", "key-in-arguments"}
     assert "x" not in on_the_line["key-in-arguments"].text.split()
     inherited = around(variables={"VLLM_API_KEY": "***"})

@@ -189,18 +189,20 @@ class Workbench:
         *arguments: str | Path,
         script: dict[str, Any] | None = None,
         environment: dict[str, str] | None = None,
+        program: Sequence[str] = ("-m", "specpanel.app"),
+        inside: Path | None = None,
     ) -> Panel:
         """``specpanel ARGUMENTS`` as a process; its output goes to files, which never block it."""
         number = next(self._names)
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "specpanel.app", *map(str, arguments)],
+                [sys.executable, *program, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
                 env=self.environment(script, **(environment or {})),
-                cwd=self.folder,
+                cwd=inside or self.folder,
                 process_group=0,
             )
         self.panels.append(Panel(process, out, err))

@@ -31,15 +31,24 @@ class Script:
     worker: Literal["none", "child", "own session"] = "none"  # the latter ignores its parents' end
     engine_outlives: bool = False  # EngineCore goes on when the API server is gone
     # Serving: the first ``…_good`` are answered well.
-    metrics: Literal["ok", "500", "empty", "truncated", "hang", "reset"] = "ok"
+    metrics: Literal[
+        *("ok", "500", "empty", "truncated", "hang", "reset"),
+        *("huge", "endless", "drip", "elsewhere", "backwards", "0.9", "coming and going"),
+    ] = "ok"
     metrics_good: int = 0
-    requests: Literal["ok", "500", "cut", "hang"] = "ok"
+    requests: Literal["ok", "500", "cut", "hang", "half a character"] = "ok"
     requests_good: int = 0
     die_after_requests: int | None = None
     die: Literal["engine", "server"] = "engine"
     fall_s: float = (
         0.0  # from EngineCore's end to the server's; requests and /health fail meanwhile
     )
+    # What it says where it can choose: its name among the models and labels, and the text of an error 500.
+    name: str | None = None
+    error: str = "said by the server"
+    # While it serves, lines in the log without an end: plain, no text at all, a megabyte each, or rewritten.
+    flood: Literal["none", "lines", "binary", "long", "returns"] = "none"
+    flood_lines_per_s: int = 20_000
     step_s: float = 0.004
     accepted: tuple[int, ...] = (4, 0, 2, 1)  # a step, over and over; never more than K
     # With a drafter, every answer has another token at this place; how far apart its likelihood is from

@@ -74,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
             os.kill(victim, signal.SIGKILL)
         bad = serving.script.requests if number >= serving.script.requests_good else "ok"
         if bad == "500":
-            self._json(500, {"error": {"message": "said by the server", "code": 500}})
+            self._json(500, {"error": {"message": serving.script.error, "code": 500}})
             return
         self._stream(body, bad)
 
@@ -92,18 +92,46 @@ class Handler(BaseHTTPRequestHandler):
         kind = serving.script.metrics if number >= serving.script.metrics_good else "ok"
         if kind == "reset" and number == serving.script.metrics_good:
             serving.counters.start_over()
-        text = serving.counters.exposition()
+        text = serving.counters.exposition(
+            shrunk_by=7 * number if kind == "backwards" else 0,
+            engines=1 + number % 3 if kind == "coming and going" else 1,
+            old_names=kind == "0.9",
+        )
+        typed = "text/plain; version=0.0.4"
         if kind == "hang":
             time.sleep(3600)
-        if kind == "500":
-            self._answer(500, b"Internal Server Error", "text/plain")
+        elif kind in ("endless", "drip"):
+            self._never_ending(text.encode(), pause_s=0.5 if kind == "drip" else 0.0)
+        elif kind == "500":
+            self._answer(500, serving.script.error.encode(), "text/plain")
+        elif kind == "elsewhere":
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:9/metrics")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif kind == "empty":
-            self._answer(200, b"", "text/plain; version=0.0.4")
+            self._answer(200, b"", typed)
         elif kind == "truncated":
             cut = text.index("vllm:generation_tokens_total") + 30
-            self._answer(200, text[:cut].encode(), "text/plain; version=0.0.4")
+            self._answer(200, text[:cut].encode(), typed)
+        elif kind == "huge":
+            padding = "".join(f'other_family{{place="{n}"}} 1.0\n' for n in range(320_000))
+            self._answer(200, f"{padding}{text}".encode(), typed)
         else:
-            self._answer(200, text.encode(), "text/plain; version=0.0.4")
+            self._answer(200, text.encode(), typed)
+
+    def _never_ending(self, text: bytes, pause_s: float) -> None:
+        """Good metrics, then comments until the reader leaves: at full speed, or a byte now and then."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        part = text
+        while True:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self.wfile.flush()
+            time.sleep(pause_s)
+            part = b"#" if pause_s else b"# and on it goes\n" * 4096
 
     def _likelihoods(self, body: dict[str, Any]) -> None:
         """The next token's likelihoods: the one that follows by the pattern, and the one after it."""
@@ -133,6 +161,16 @@ class Handler(BaseHTTPRequestHandler):
             if number == 3 and bad == "hang":
                 time.sleep(3600)
             if number == 3 and bad == "cut":
+                self.close_connection = True
+                return
+            if number == 3 and bad == "half a character":
+                whole = f"data: {json.dumps(chunk)}\n\n".replace(
+                    '"content": "', '"content": "\u8a9e'
+                )
+                data = whole.encode()
+                half = data[: data.index("\u8a9e".encode()) + 1]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(half), half))
+                self.wfile.flush()
                 self.close_connection = True
                 return
             self._event(json.dumps(chunk))

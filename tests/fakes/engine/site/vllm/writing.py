@@ -18,6 +18,20 @@ def record(process: str, source: str, message: str, level: str = "INFO") -> None
     bare(*(f"{prefix} {line}" for line in message.split("\n")))
 
 
+def flood(kind: str, lines_per_s: int) -> None:
+    """Write such lines for ever; at most ten writes a second."""
+    line = {
+        "lines": b"INFO 11-30 12:00:00 [flood.py:1] one of very many lines\n",
+        "binary": bytes(range(256)).replace(b"\n", b"") + b"\n",
+        "long": b"(EngineCore pid=1) " + b"A" * (1 << 20) + b"\n",
+        "returns": b"Loading:  1%\rLoading: 50%\rLoading: 99%\r",
+    }[kind]
+    several = max(1, lines_per_s // 10) if kind != "long" else 2
+    while True:
+        os.write(_STDOUT, line * several)
+        time.sleep(0.1)
+
+
 def traceback(frames: Iterable[tuple[str, str]], last: str) -> str:
     """A traceback through ``frames`` (file below vllm/, code) that ends with ``last``."""
     lines = ["Traceback (most recent call last):"]

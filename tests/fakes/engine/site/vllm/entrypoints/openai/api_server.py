@@ -15,7 +15,7 @@ from vllm.engine import Engine, ignore_sigterm, launch
 from vllm.script import Script
 from vllm.serving import Server
 from vllm.starting import LAST_PHASES, SERVER_PHASES, Start, engine_did_not_start, port_is_taken
-from vllm.writing import bare, record, traceback
+from vllm.writing import bare, flood, record, traceback
 
 _VALUES = (
     *("--model", "--served-model-name", "--dtype", "--host", "--speculative-config"),
@@ -47,6 +47,9 @@ def main() -> None:
     server.socket = listener
     listener.listen(128)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    if script.flood != "none":
+        words = (script.flood, script.flood_lines_per_s)
+        threading.Thread(target=flood, args=words, daemon=True).start()
     os.waitpid(engine.pid, 0)
     _engine_fell(serving)
 
@@ -77,7 +80,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _serving(script: Script, args: dict[str, Any], engine: Engine) -> Serving:
-    model = args["served_model_name"] or args["model"]
+    model = script.name or args["served_model_name"] or args["model"]
     draft_tokens = (args["speculative_config"] or {}).get("num_speculative_tokens", 0)
     buckets = args["custom_histogram_buckets"] or {}
     per_step = args["per_request_spec_decode_metrics"] == "detailed"
