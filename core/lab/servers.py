@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from specpanel.core.engine.api_key import api_key
 from specpanel.core.engine.command import build_command, platform_of
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
@@ -191,7 +192,8 @@ async def serving(ready: Ready, tell: Listener, stop: Stop) -> AsyncIterator[Ser
     try:
         ready_s = await launch.until_ready(stop.interrupted)
         name = ready.placed.target.served_name
-        async with Endpoint(launch.record.url, name) as endpoint:
+        key = api_key(ready.placed, os.environ)
+        async with Endpoint(launch.record.url, name, api_key=key) as endpoint:
             yield Serving(ready, launch, endpoint, ready_s)
     finally:
         await asyncio.shield(launch.stop(stop.hurry))
