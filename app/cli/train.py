@@ -76,6 +76,23 @@ def train(
             help="Drafter to start from: an earlier checkpoint, or one of others, which is converted.",
         ),
     ] = None,
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online",
+            help="Go on in rounds beside a running server (--watch): traffic, training, promotion; bounded "
+            "by the recipe's online section, ended by Ctrl-C.",
+        ),
+    ] = False,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            "--watch",
+            metavar="SERVER",
+            help="The server of --online (name, port or address), started with engine.swappable.",
+            autocompletion=options._server_names,
+        ),
+    ] = None,
     model: options.Model = None,
     python: options.Python = None,
     trainer_python: Annotated[
@@ -102,6 +119,11 @@ def train(
         "promotion.server": promote,
     }
     recipe = _recipe(name, given, assignments or [])
+    if online or watch is not None:
+        if resume or redo or stage or watch is None or not online:
+            raise _only_online()
+        _go_on(recipe, watch, folder, as_json=as_json)
+        return
     _fly(_plan(recipe, stage, folder, resume, redo), as_json=as_json)
 
 
@@ -146,6 +168,35 @@ def _list(as_json: bool) -> None:
             typer.echo(line("recipe", content))
         else:
             typer.echo(f"{name:<16} {algorithm or '?':<8} {description}")
+
+
+def _only_online() -> Exception:
+    from specpanel.core.errors import ConfigurationError
+
+    return ConfigurationError(
+        "--online and --watch belong together, and go without --stage, --resume and --redo",
+        "Say: specpanel train RECIPE --online --watch SERVER.",
+    )
+
+
+def _go_on(recipe: "Recipe", server: str, folder: Path | None, *, as_json: bool) -> None:
+    """Continuous training with signals in place; ends with 130 where it was interrupted."""
+    import asyncio
+
+    from specpanel.app.cli.signals import on_stop_signals
+    from specpanel.app.cli.train_progress import TrainingJsonPrinter, TrainingPlainPrinter
+    from specpanel.core.training.continuous import Continuous
+
+    place = None if folder is None else folder.expanduser().absolute()
+
+    async def whole() -> str:
+        listener = TrainingJsonPrinter() if as_json else TrainingPlainPrinter()
+        continuous = Continuous(recipe, server, place, listener)
+        on_stop_signals(continuous.interrupt)
+        return await continuous.run()
+
+    if asyncio.run(whole()) == "interrupted":
+        raise typer.Exit(130)
 
 
 def _fly(plan: "TrainingPlan", *, as_json: bool) -> None:

@@ -11,9 +11,12 @@ from specpanel.core.training.events import (
     CheckpointKept,
     CheckpointMeasured,
     LoaderKnown,
+    OnlineEnded,
     Progressed,
     PromotionTried,
     RecipeChosen,
+    RoundBegan,
+    RoundEnded,
     Saving,
     StageBegan,
     StageEnded,
@@ -30,6 +33,7 @@ from specpanel.core.training.records import (
     Acceptance,
     Evaluation,
     Prediction,
+    Round,
     TrainingSummary,
 )
 
@@ -134,8 +138,28 @@ def _shown_when_served(event: TrainingEvent) -> str | None:
             return "\n".join(evaluation_lines(evaluation))
         case PromotionTried(tried):
             return f"{tried.server}: {tried.result}: {tried.reason}"
+        case RoundBegan(number, of, left):
+            return f"══ round {number}{f' of {of}' if of else ''}, {left} steps left"
+        case RoundEnded(done):
+            return _round_text(done)
+        case OnlineEnded(reason, rounds, folder):
+            better = sum(one.result == "promoted" for one in rounds)
+            return f"ended: {reason}; {len(rounds)} rounds, {better} promoted; everything: {folder}"
         case _:
             return None
+
+
+def _round_text(done: Round) -> str:
+    """A round in one line."""
+    parts = [
+        f"round {done.number}: {done.conversations} new conversations",
+        f"{_shown(done.steps, 0)} steps",
+        f"{done.result or 'nothing promoted'} (acceptance length {_shown(done.before, 2)} → "
+        f"{_shown(done.candidate, 2)})",
+    ]
+    if done.slower is not None:
+        parts.append(f"a token took {done.slower:+.0%} at worst")
+    return ", ".join(parts)
 
 
 def summary_lines(summary: TrainingSummary) -> str:

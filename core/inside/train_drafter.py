@@ -6,6 +6,7 @@ All arguments are the trainer's own. What is ours comes in the environment:
 ``SPECPANEL_KEEP``      folder that gets a copy of each saved checkpoint, whole or not at all
 ``SPECPANEL_PREFETCH``  packs that are fetched ahead in threads (0: none); without worker processes only
 ``SPECPANEL_IN_FLIGHT`` requests for hidden states at once
+``SPECPANEL_PACE``      file that holds the seconds to wait after each step, read anew every time
 
 Where there is no accelerator the trainer (0.9.0) does not run as it is; ``_without_accelerator`` says what
 is changed then. With one, none of that is touched. When the process that started this one is gone, it
@@ -28,10 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from draft_walk import DraftWalk, walk_validation  # type: ignore[import-not-found]  # lies beside this
 from speculators.train import checkpointer, cli, data, dataloader, trainer
 from speculators.train.config import TrainConfig
 from torch.utils.data import DataLoader
 
+LONGEST_WAIT_S = 60.0
 KEPT_FILES = ("config.json", "model.safetensors", "generation_config.json")
 
 
@@ -43,6 +46,7 @@ class Metrics(logging.Handler):
         self._file = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
         self.spoilt = False  # a loss was no number: nothing is worth saving any more
+        self.walk = DraftWalk()
 
     def emit(self, record: logging.LogRecord) -> None:
         if not isinstance(record.msg, dict) or getattr(record, "hparams", False):
@@ -51,12 +55,30 @@ class Metrics(logging.Handler):
         loss = record.msg.get("train", {}).get("loss")
         if isinstance(loss, float) and not math.isfinite(loss):
             self.spoilt = True
-        self.tell(kind, {"at_step": getattr(record, "step", None), **record.msg})
+        told = {"at_step": getattr(record, "step", None), **record.msg}
+        if kind == "validation":
+            told["walk"] = self.walk.told()
+        self.tell(kind, told)
+        if kind == "step" and "SPECPANEL_PACE" in os.environ:
+            wait_as_told(Path(os.environ["SPECPANEL_PACE"]))
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
         text = json.dumps({"kind": kind, "unix": time.time(), **content}, default=str)
         with self._lock:
             self._file.write(text + "\n")
+
+
+def wait_as_told(place: Path) -> None:
+    """Leave the machine to the server beside it for a while; a shorter time counts at once."""
+    began_s = time.monotonic()
+    while True:
+        try:
+            wanted_s = min(LONGEST_WAIT_S, float(place.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return
+        if time.monotonic() - began_s >= wanted_s:
+            return
+        time.sleep(0.1)
 
 
 class Ahead(DataLoader):  # type: ignore[misc]
@@ -256,6 +278,7 @@ def main(arguments: list[str]) -> None:
     metrics = Metrics(Path(os.environ["SPECPANEL_METRICS"]))
     keep = os.environ.get("SPECPANEL_KEEP")
     Keeping(metrics, Path(keep) if keep else None).install()
+    walk_validation(metrics.walk)
     fetch_together(max(1, int(os.environ.get("SPECPANEL_IN_FLIGHT", "4"))))
     Ahead.depth = int(os.environ.get("SPECPANEL_PREFETCH", "0"))
     dataloader.DataLoader = Ahead

@@ -14,6 +14,7 @@ from specpanel.core.training.child import last_words, run_child
 from specpanel.core.training.extraction_server import target_layers
 from specpanel.core.training.servers import is_cpu
 from specpanel.core.training.stage import Workplace, digest
+from specpanel.core.training.starting import check_start
 from specpanel.core.training.trainer_command import check_command, trainer_flags
 
 
@@ -53,7 +54,7 @@ def check_recipe(place: Workplace) -> Iterator[FindingMade]:
     target_layers(place)
     yield from _devices(place)
     if place.recipe.trainer.from_pretrained is not None:
-        yield from _start_from(place, place.recipe.trainer.from_pretrained)
+        yield from check_start(place, place.recipe.trainer.from_pretrained)
 
 
 def _method(place: Workplace) -> Iterator[FindingMade]:
@@ -111,43 +112,6 @@ def _devices(place: Workplace) -> Iterator[FindingMade]:
             "Give the trainer its own with trainer.devices and the server its own with "
             "engine.environment.CUDA_VISIBLE_DEVICES, or use extraction.mode offline.",
             "trainer.devices",
-        )
-
-
-def _start_from(place: Workplace, checkpoint: str) -> Iterator[FindingMade]:
-    """An earlier checkpoint must be of this algorithm and target."""
-    folder = Path(checkpoint).expanduser()
-    if not folder.is_dir():
-        yield _error(
-            "start-not-here",
-            f"trainer.from_pretrained {checkpoint} is not a folder on this machine",
-            "Give the folder of a checkpoint in the Speculators format; speculators convert makes one.",
-            "trainer.from_pretrained",
-        )
-        return
-    config = read_config(folder)
-    said = config.speculators
-    if said is None or said.algorithm != place.recipe.algorithm.type:
-        was = said.algorithm if said and said.algorithm else "no Speculators checkpoint"
-        yield _error(
-            "start-of-another-kind",
-            f"trainer.from_pretrained {checkpoint} is {was}, and the recipe trains "
-            f"{place.recipe.algorithm.type}",
-            "Convert it first: speculators convert.",
-            "trainer.from_pretrained",
-        )
-        return
-    target = read_config(place.target)
-    if (
-        None not in (config.vocab_size, target.vocab_size)
-        and config.vocab_size != target.vocab_size
-    ):
-        yield _error(
-            "start-of-another-target",
-            f"trainer.from_pretrained was trained for a vocabulary of {config.vocab_size} tokens, and "
-            f"the target has {target.vocab_size}",
-            "Use a checkpoint of this target.",
-            "trainer.from_pretrained",
         )
 
 

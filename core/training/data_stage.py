@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from specpanel.core.checkpoints.tokenizer import tokenizer_digest
 from specpanel.core.errors import ConfigurationError, SpecpanelError
-from specpanel.core.session.checks import refuse_what_cannot_work
-from specpanel.core.session.events import FindingMade, Forced, Note
+from specpanel.core.session.events import Note
+from specpanel.core.training.answering import answering
 from specpanel.core.training.child import last_words, run_child
 from specpanel.core.training.dataset_checks import (
     DatasetFacts,
@@ -20,7 +20,6 @@ from specpanel.core.training.dataset_checks import (
 )
 from specpanel.core.training.events import Progressed
 from specpanel.core.training.records import StageName
-from specpanel.core.training.servers import answering_command, serving
 from specpanel.core.training.source import (
     Source,
     dataset_rows,
@@ -29,7 +28,6 @@ from specpanel.core.training.source import (
     write_jsonl,
 )
 from specpanel.core.training.stage import Workplace, digest, interruptible
-from specpanel.core.training.target_client import TargetClient
 from specpanel.core.training.token_rows import RowMaker, read_rows
 
 
@@ -40,7 +38,7 @@ class DataStage:
 
     def depends_on(self, place: Workplace) -> dict[str, Any]:
         return {
-            "data": place.recipe.data.model_dump(mode="json", exclude={"concurrency"}),
+            "data": place.recipe.data.model_dump(mode="json", exclude={"concurrency", "server"}),
             "source": source_mark(place.recipe.data.source),
             "target": place.target,
             "tokenizer": tokenizer_digest(Path(place.target)),
@@ -92,19 +90,11 @@ class DataStage:
         there = len(list(read_rows(place.folder.rows)))
         if there >= len(source.training):
             return []
-        profile, command = answering_command(place)
-        await asyncio.to_thread(
-            refuse_what_cannot_work, profile, place.vllm, lambda event: _tell(place, event)
-        )
 
         def progress(done: int, total: int, per_s: float | None) -> None:
             place.emit(Progressed("data", "answers", done, total, per_s))
 
-        async with (
-            serving(place, profile, command) as server,
-            TargetClient(server.record.url, place.target) as client,
-            interruptible(place.interrupted),
-        ):
+        async with answering(place) as client, interruptible(place.interrupted):
             maker = RowMaker(client, place.recipe.data, place.folder.rows, progress)
             await maker.make(source.training)
         for name, reason in maker.failures:
@@ -212,11 +202,6 @@ def source_mark(source: str) -> str | None:
         return str(max(one.stat().st_mtime_ns for one in path.iterdir()))
     except (OSError, ValueError):
         return None
-
-
-def _tell(place: Workplace, event: FindingMade | Forced) -> None:
-    if isinstance(event, FindingMade):
-        place.emit(event)
 
 
 def _same(mark: Path, made_of: str) -> bool:

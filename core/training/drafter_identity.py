@@ -13,10 +13,12 @@ from specpanel.core.training.stage import Workplace
 
 
 def mapping_digest(place: Workplace) -> str | None:
-    """SHA-256 of the draft vocabulary's mapping that the trainer made; None with a full vocabulary."""
+    """SHA-256 of the draft vocabulary's mapping that is trained with; None with a full vocabulary."""
     size = place.recipe.algorithm.draft_vocab_size
     if size is None:
         return None
+    if place.recipe.trainer.from_pretrained is not None:
+        return file_digest(place.folder.trainer / "start-d2t.npy")
     return file_digest(place.folder.prepared / f"d2t-{size}.npy")
 
 

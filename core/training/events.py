@@ -22,6 +22,7 @@ from specpanel.core.training.records import (
     Checkpoint,
     Evaluation,
     Prediction,
+    Round,
     StageName,
     StageReport,
     TrainingSummary,
@@ -175,6 +176,32 @@ class PromotionTried:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundBegan:
+    """Continuous training: ``of`` rounds at most, None where only time and steps bound them."""
+
+    kind: ClassVar[str] = "round"
+    number: int
+    of: int | None
+    steps_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    kind: ClassVar[str] = "round_ended"
+    round: Round
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineEnded:
+    """The last event of continuous training; each round told its own summary before."""
+
+    kind: ClassVar[str] = "online_summary"
+    reason: str
+    rounds: tuple[Round, ...]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingSummaryMade:
     """The last event of every run."""
 
@@ -203,6 +230,9 @@ TrainingEvent = (
     | TrainerEnded
     | CheckpointMeasured
     | PromotionTried
+    | RoundBegan
+    | RoundEnded
+    | OnlineEnded
     | TrainingSummaryMade
 )
 TrainingListener = Callable[[TrainingEvent], None]
@@ -215,6 +245,8 @@ def training_line(event: TrainingEvent) -> str:
         event, TrainingSummaryMade | CheckpointKept | CheckpointMeasured | PromotionTried
     ):
         content = content[event.kind]
+    elif isinstance(event, RoundEnded):
+        content = content["round"]
     elif isinstance(event, StageSkipped | StageEnded):
         content = content["report"]
     return line(event.kind, plain(content))

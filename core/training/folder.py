@@ -10,6 +10,7 @@ data/skipped.jsonl       lines of the input that were not used: number and reaso
 data/prepared/           what the trainer reads; states/ beside it in the offline mode
 trainer/log.txt          what the trainer wrote
 trainer/metrics.jsonl    one object a step, validation and save, from our runner
+trainer/pace             seconds that the trainer waits after each step; not there: none
 trainer/save/            Speculators' own folder: resumed from, overwritten by it
 checkpoints/step-000057/ kept copies, each whole; checkpoint.json is its record
 evaluations.json         what each checkpoint showed when it was served
@@ -91,6 +92,10 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         return self.trainer / "metrics.jsonl"
+
+    @property
+    def pace(self) -> Path:
+        return self.trainer / "pace"
 
     @property
     def save(self) -> Path:

@@ -25,6 +25,15 @@ class Data(Settings):
         "target: the target answers every prompt itself, which is what a drafter must imitate; "
         "given: the answers of the data are kept.",
     )
+    server: str | None = option(
+        None,
+        "Address of a running server of the same target that answers; one is started where left out.",
+    )
+    split: Literal["spread", "stable"] = option(
+        "spread",
+        "spread: every class is held out alike; stable: by each question's hash, so that in data that grows "
+        "none is held out that was trained on before.",
+    )
     limit: int | None = option(None, "Most prompts that are used.", ge=10)
     heldout: int = option(24, "Prompts kept from training, to measure with.", ge=0)
     max_tokens: int = option(128, "Longest answer of the target, in tokens.", ge=1)
@@ -156,6 +165,25 @@ class Promotion(Settings):
     )
 
 
+class Online(Settings):
+    """Continuous training beside a server (``--online``): what a round is, and what ends it."""
+
+    requests: int = option(64, "New conversations of a round.", ge=20)
+    capture: Path | None = option(
+        None,
+        "File that other runs capture into (traffic.capture); prompts of data.source are sent otherwise.",
+    )
+    rounds: int | None = option(None, "Most rounds.", ge=1)
+    hours: float = option(1.0, "Most hours.", gt=0)
+    steps: int = option(1000, "Most optimiser steps of all rounds together.", ge=1)
+    disk_gib: float = option(10.0, "Most disk that the rounds may take, in GiB.", gt=0)
+    latency_share: float = option(
+        0.25,
+        "How much longer a token may take while training goes on; training pauses between steps above.",
+        gt=0,
+    )
+
+
 class Recipe(Settings):
     """A named training: target, data, algorithm, trainer."""
 
@@ -177,6 +205,7 @@ class Recipe(Settings):
     trainer: Trainer = Field(default_factory=Trainer)
     evaluation: Evaluation = Field(default_factory=Evaluation)
     promotion: Promotion = Field(default_factory=Promotion)
+    online: Online = Field(default_factory=Online)
 
     @field_validator("schema_version", mode="before")
     @classmethod

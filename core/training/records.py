@@ -120,6 +120,25 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """One round of continuous training. ``result`` is that of its promotion, None where it came to none.
+
+    ``before`` and ``candidate`` are acceptance lengths on the same held-out conversations. ``slower``: how
+    much longer a token of the server took at worst while training went on, relative to before.
+    """
+
+    number: int
+    folder: Path
+    conversations: int  # new ones
+    steps: int | None
+    result: str | None
+    before: float | None
+    candidate: float | None
+    slower: float | None
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class StageReport:
     """How a stage ended. ``facts`` is what it found, as JSON; ``took_s`` its wall time.
 

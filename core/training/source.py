@@ -1,5 +1,6 @@
 """Read what a recipe trains on: the built-in prompts, a file, or a data set on disk."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -45,7 +46,8 @@ def read_source(data: Data, trainer_python: str) -> Source:
     refuse_bad(reading, data.source)
     unique, duplicates = without_duplicates(reading.conversations)
     chosen = unique[: data.limit] if data.limit is not None else unique
-    training, heldout = _split(chosen, data.heldout)
+    split = _split if data.split == "spread" else _stable_split
+    training, heldout = split(chosen, data.heldout)
     if len(training) < 10:
         raise ConfigurationError(
             f"{data.source} leaves {len(training)} prompts to train on, of which the trainer needs ten",
@@ -72,6 +74,22 @@ def _split(
     return (
         tuple(one for n, one in enumerate(conversations) if n not in held),
         tuple(one for n, one in enumerate(conversations) if n in held),
+    )
+
+
+def _stable_split(
+    conversations: Sequence[Conversation], heldout: int
+) -> tuple[tuple[Conversation, ...], tuple[Conversation, ...]]:
+    """The questions with the smallest hashes are held out: what comes later never moves one into them."""
+
+    def mark(one: Conversation) -> str:
+        said = "\0".join(f"{turn.role}\0{turn.text}" for turn in one.question)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    held = {id(one) for one in sorted(conversations, key=mark)[:heldout]}
+    return (
+        tuple(one for one in conversations if id(one) not in held),
+        tuple(one for one in conversations if id(one) in held),
     )
 
 

@@ -35,6 +35,7 @@ from specpanel.core.training.records import Checkpoint, StageName
 from specpanel.core.training.saves import make_resumable, put_aside_after
 from specpanel.core.training.servers import is_cpu
 from specpanel.core.training.stage import Workplace
+from specpanel.core.training.starting import prepare_start
 from specpanel.core.training.trainer_command import trainer_command, trainer_flags
 from specpanel.core.training.trainer_process import TrainerProcess
 
@@ -118,11 +119,16 @@ class _Run:
         for moved in resumable.moved:
             place.emit(Note(f"a save is not whole and was put aside: {moved}"))
         self.step = resumable.step
+        start = await prepare_start(place)
         server = await self._server()
         layers, _ = target_layers(place)
         endpoint = server.endpoint if server else "http://127.0.0.1:9/v1"
         cpu = is_cpu(place)
-        flags = trainer_flags(place.recipe, place.target, layers, folder, endpoint, cpu=cpu)
+        flags = trainer_flags(
+            *(place.recipe, place.target, layers, folder, endpoint),
+            cpu=cpu,
+            start=start.flags() if start else None,
+        )
         command = trainer_command(place.recipe, place.trainer.python, flags, folder, cpu=cpu)
         place.raise_if_interrupted()
         follower = LogFollower(folder.metrics, from_end=True)

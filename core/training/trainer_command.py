@@ -19,7 +19,14 @@ _MANY_EPOCHS = 100_000  # our runner ends them with the steps
 
 
 def trainer_flags(
-    recipe: Recipe, target: str, layers: Layers, folder: RunFolder, endpoint: str, *, cpu: bool
+    recipe: Recipe,
+    target: str,
+    layers: Layers,
+    folder: RunFolder,
+    endpoint: str,
+    *,
+    cpu: bool,
+    start: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     """All of the trainer's flags.
 
@@ -27,6 +34,7 @@ def trainer_flags(
         target: the target's folder, absolute: it is stored in the checkpoint as it stands here.
         endpoint: of the extraction server, ending in ``/v1``.
         cpu: no accelerator for the trainer.
+        start: flags for what it starts from, where that was prepared; as the recipe names it otherwise.
     """
     offline = recipe.extraction.mode == "offline"
     return (
@@ -39,7 +47,7 @@ def trainer_flags(
         *("--on-missing", "raise" if offline else "generate"),
         *_states(recipe, folder, offline),
         *_algorithm(recipe, layers, cpu),
-        *_trainer(recipe, cpu),
+        *_trainer(recipe, cpu, start),
         *("--train-data-ratio", _share(recipe.data.validation_share)),
         *("--epochs", str(recipe.trainer.epochs or _MANY_EPOCHS)),
         *("--max-steps", str(recipe.trainer.steps)),
@@ -66,7 +74,7 @@ def _algorithm(recipe: Recipe, layers: Layers, cpu: bool) -> Iterator[str]:
         yield from ("--max-anchors", str(_CPU_ANCHORS))
 
 
-def _trainer(recipe: Recipe, cpu: bool) -> Iterator[str]:
+def _trainer(recipe: Recipe, cpu: bool, start: tuple[str, ...] | None) -> Iterator[str]:
     trainer = recipe.trainer
     if cpu:
         defaults = {
@@ -79,7 +87,8 @@ def _trainer(recipe: Recipe, cpu: bool) -> Iterator[str]:
         if isinstance(recipe.algorithm, FastMtp):
             del defaults["draft_attn_impl"]  # the trainer lets nobody choose it there
         trainer = trainer.model_copy(update=defaults)
-    yield from flags_of(trainer)
+    yield from flags_of(trainer, frozenset() if start is None else frozenset({"from_pretrained"}))
+    yield from start or ()
     if trainer.fsdp:
         yield "--fsdp-shard"
     if recipe.target.trust_remote_code:
@@ -107,6 +116,7 @@ def trainer_command(
         "SPECPANEL_KEEP": str(folder.checkpoints),
         "SPECPANEL_PREFETCH": str(recipe.trainer.prefetch),
         "SPECPANEL_IN_FLIGHT": str(recipe.extraction.concurrency),
+        "SPECPANEL_PACE": str(folder.pace),
     }
     if recipe.trainer.threads is not None:
         environment["OMP_NUM_THREADS"] = str(recipe.trainer.threads)

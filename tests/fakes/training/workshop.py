@@ -75,6 +75,7 @@ class Workshop:
             "trainer": {"steps": 12, "total_seq_len": 128, "least_free_gib": 0},
             "evaluation": {"concurrency": 2},
             "promotion": {},
+            "online": {},
         }
         monkeypatch.setenv("FAKE_TRAINING_PYTHON", sys.executable)
 

@@ -26,6 +26,37 @@ def prepare(words: list[str]) -> int:
     return 0
 
 
+def convert(words: list[str]) -> int:
+    """``speculators convert``: a config.json in its format, with the map of the draft vocabulary kept."""
+    given = dict(zip(words[1::2], words[2::2], strict=False))
+    source, output = Path(words[0]), Path(given["--output-path"])
+    old = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    if "hidden_size" not in old:
+        sys.stderr.write("Traceback (most recent call last):\nKeyError: 'hidden_size'\n")
+        return 1
+    output.mkdir(parents=True)
+    layers = json.loads(given["--algorithm-kwargs"])
+    config = {
+        "speculators_model_type": given["--algorithm"],
+        "speculators_config": {"algorithm": given["--algorithm"], "verifier": {}},
+        "transformer_layer_config": {"vocab_size": 400, "hidden_size": old["hidden_size"]},
+        "draft_vocab_size": old["draft_vocab_size"],
+        **layers,
+    }
+    (output / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (output / "model.safetensors").write_bytes((source / "model.safetensors").read_bytes())
+    return 0
+
+
+def stitch(words: list[str]) -> int:
+    """``speculators stitch-mtp``: the target again, with the drafter's layers."""
+    target, output = Path(words[1]), Path(words[words.index("--output-path") + 1])
+    output.mkdir(parents=True)
+    for file in target.iterdir():
+        (output / file.name).write_bytes(file.read_bytes())
+    return 0
+
+
 def train(words: list[str]) -> int:
     if "--bad-flag" in words or os.environ.get("FAKE_TRAINER_REFUSES"):
         sys.stderr.write("usage: ...\nspeculators.train: error: argument --lr: invalid value\n")
@@ -35,4 +66,5 @@ def train(words: list[str]) -> int:
 
 if __name__ == "__main__":
     command, rest = sys.argv[1], sys.argv[2:]
-    raise SystemExit(prepare(rest) if command == "prepare-data" else train(rest))
+    known = {"prepare-data": prepare, "convert": convert, "stitch-mtp": stitch}
+    raise SystemExit(known.get(command, train)(rest))
