@@ -158,6 +158,7 @@ def from_config(values: Mapping[str, Any]) -> MLADims:
     Raises:
         MLAError: the model has no MLA, no MHA form of it, or a field that is missing or no whole number.
     """
+    architectures = values.get("architectures")
     values = _language_section(values)
     kind = str(values.get("model_type", "this model"))
     if kind.startswith(_WITHOUT_MHA_FORM) or "compress_ratios" in values:
@@ -186,7 +187,8 @@ def from_config(values: Mapping[str, Any]) -> MLADims:
         q_lora=None if values.get("q_lora_rank") is None else _count(values, "q_lora_rank"),
         pooled=max(1, _count(values, "index_kpool", default=1)),
         sink=bool(values.get("learnable_sink", False)),
-        quantised_by_default=_QUANTISED_BY_DEFAULT in (values.get("architectures") or ()),
+        quantised_by_default=isinstance(architectures, list)
+        and _QUANTISED_BY_DEFAULT in architectures,
     )
 
 

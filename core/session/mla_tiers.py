@@ -172,8 +172,11 @@ def _sentences(choices: MlaChoices, dims: MLADims, gpu: GPU, by_name: bool) -> I
 
 
 def _never_masked(deployment: Deployment, chunk: int) -> str | None:
-    """The first reason that no length of prompt would change, else that of the longest step."""
-    failed = decide(deployment, step_of(chunk, 0)).failed("masked_mha")
+    """The first reason that no length of prompt would change, else that of a step beyond top-k."""
+    topk = deployment.dims.topk or 0
+    query = min(chunk, 2 * topk)
+    step = step_of(query, max(0, topk + 1 - query))
+    failed = decide(deployment, step).failed("masked_mha")
     lasting = [condition for condition in failed if condition.name in _STRUCTURAL]
     return next((condition.text for condition in (*lasting, *failed)), None)
 

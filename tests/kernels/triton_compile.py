@@ -105,10 +105,10 @@ def mha(dims: MLADims, target: str) -> Any:
     )
 
 
-def gathering(kernel: Any, choose: Callable[[MLADims, Target], Tile], target: str) -> Any:
+def gathering(target: str, choose: Callable[[MLADims, Target], Tile], *, swapped: bool) -> Any:
     tile = choose(DEEPSEEK, TARGETS[target])
     return compiled(
-        kernel,
+        triton_mqa.mqa_kernel,
         target,
         tile,
         {
@@ -118,6 +118,7 @@ def gathering(kernel: Any, choose: Callable[[MLADims, Target], Tile], target: st
             "rope_block": 64,
             "head_tile": tile.rows,
             "key_tile": tile.keys,
+            "swapped": swapped,
             "widen": False,
         },
     )
@@ -126,8 +127,8 @@ def gathering(kernel: Any, choose: Callable[[MLADims, Target], Tile], target: st
 KERNELS: dict[str, Callable[[str], Any]] = {
     "masked MHA of DeepSeek": lambda target: mha(DEEPSEEK, target),
     "masked MHA of GLM": lambda target: mha(GLM, target),
-    "plain MQA": lambda target: gathering(triton_mqa.mqa_kernel, mqa_tile, target),
-    "swapped MQA": lambda target: gathering(triton_mqa.swapped_kernel, swapped_tile, target),
+    "plain MQA": lambda target: gathering(target, mqa_tile, swapped=False),
+    "swapped MQA": lambda target: gathering(target, swapped_tile, swapped=True),
 }
 
 

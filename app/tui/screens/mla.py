@@ -264,7 +264,7 @@ class MlaScreen(PanelScreen):
         if source.file.origin == "preset":
             name = f"{name}-mla"  # a preset stays as it is
             changed = changed.model_copy(update={"name": name})
-        question = ConfirmScreen(f"Write this into {name}?", (*lines, ""), f"write {name}")
+        question = ConfirmScreen(f"Write this into {name}?", lines, f"write {name}")
         self.app.push_screen(question, partial(self._write_answered, changed))
 
     def _write_answered(self, profile: Profile, yes: bool | None) -> None:
