@@ -26,10 +26,10 @@ def flood(kind: str, lines_per_s: int) -> None:
         "long": b"(EngineCore pid=1) " + b"A" * (1 << 20) + b"\n",
         "returns": b"Loading:  1%\rLoading: 50%\rLoading: 99%\r",
     }[kind]
-    several = max(1, lines_per_s // 10) if kind != "long" else 2
+    several = max(1, min(lines_per_s // 10, 200_000 // len(line)))
     while True:
         os.write(_STDOUT, line * several)
-        time.sleep(0.1)
+        time.sleep(0.3 if kind == "long" else 0.1)
 
 
 def traceback(frames: Iterable[tuple[str, str]], last: str) -> str:
