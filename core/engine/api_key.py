@@ -5,8 +5,10 @@ absent (``entrypoints/openai/api_server.py``). A command line can be read by eve
 """
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from specpanel.core.settings.profile import Profile
+if TYPE_CHECKING:
+    from specpanel.core.settings.profile import Profile
 
 VARIABLE = "VLLM_API_KEY"
 _FLAG = "--api-key"
@@ -26,7 +28,7 @@ def key_in_environment(arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[
     return (rest, {VARIABLE: keys[0]}) if len(keys) == 1 else (tuple(arguments), {})
 
 
-def api_key(profile: Profile, inherited: Mapping[str, str]) -> str | None:
+def api_key(profile: "Profile", inherited: Mapping[str, str]) -> str | None:
     """A key that a server started from this profile will take; None where it asks for none."""
     given = keys_in(profile.engine.arguments)
     if given:

@@ -33,6 +33,15 @@ def test_the_live_screen_is_there_before_the_network_the_settings_and_the_device
     assert set(ran.stdout.split()) & LATER == set()
 
 
+def test_a_desk_that_only_watches_loads_neither_settings_nor_what_starts_a_server() -> None:
+    code = "import sys, specpanel.core.session.desk; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    loaded = set(ran.stdout.split())
+    assert "h11" in loaded
+    assert loaded & {"pydantic", "httpx", "specpanel.core.settings.profile"} == set()
+
+
 async def test_the_desk_is_opened_once_the_first_picture_is_there_and_then_asked(
     tmp_path: Path,
 ) -> None:
