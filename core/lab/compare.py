@@ -1,11 +1,15 @@
 """Compare two or more profiles on the same prompts, in blocks, until the ratio is known well enough."""
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from specpanel.core.devices.records import DeviceSample
+from specpanel.core.devices.visibility import used_by
+from specpanel.core.engine.command import build_command, platform_of
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.lab.arms import Arm
 from specpanel.core.lab.blocks import Cell, Tally, blocks_of, warmup_prompts
@@ -18,6 +22,7 @@ from specpanel.core.lab.findings import (
     notes_of,
     pairing,
 )
+from specpanel.core.lab.power import ON_A_CPU, PowerLog, Used, metered
 from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving, side_by_side
 from specpanel.core.session.events import Note
 from specpanel.core.speculation.contrast import TPOT, contrast, half_width
@@ -60,6 +65,8 @@ class Comparison:
     _reason: Reason | None = None
     _arrangement: str = ""
     _passes: int = 1
+    _power: PowerLog = field(default_factory=lambda: PowerLog(ON_A_CPU))
+    _spans: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -109,10 +116,29 @@ class Comparison:
         blocks = blocks_of(self.plan_.prompts, self._block_prompts)
         self._began_s = time.monotonic()
         self.tell(Note(f"servers stand {self._arrangement}"))
-        if self._arrangement == SIDE_BY_SIDE:
-            await self._side_by_side(blocks, ledger, stop)
-        else:
-            await self._in_turn(blocks, ledger, stop)
+        async with AsyncExitStack() as stack:
+            if platform_of(self._ready[0].placed, self._ready[0].facts) != "cpu":
+                self._power = await stack.enter_async_context(metered(self._used()))
+            if self._arrangement == SIDE_BY_SIDE:
+                await self._side_by_side(blocks, ledger, stop)
+            else:
+                await self._in_turn(blocks, ledger, stop)
+
+    def _used(self) -> Used:
+        """The devices of the first side's launch: all sides have the same."""
+        ready = self._ready[0]
+        command = build_command(ready.placed, ready.facts, os.environ)
+        environment = {**os.environ, **command.environment}
+
+        def used(sample: DeviceSample) -> Sequence[str] | None:
+            return used_by(
+                *(sample.devices, sample.readings),
+                environment=environment,
+                arguments=command.argv,
+                pids=(),
+            )
+
+        return used
 
     # -- the two arrangements ---------------------------------------------------------------
 
@@ -183,8 +209,10 @@ class Comparison:
         stop: Stop,
     ) -> None:
         traffic = server.arm.profile.traffic
+        began_s = time.monotonic()
         done = await server.send(prompts, traffic, stop)
         name = server.arm.name
+        self._spans.setdefault(name, []).append((began_s, time.monotonic()))
         self._tallies[name].add(group, done)
         conditions = {"group": group, "concurrency": traffic.concurrency}
         ledger.block(self._runs[name], number, conditions, done.records)
@@ -224,7 +252,10 @@ class Comparison:
         devices = arms[0].profile.engine.tensor_parallel_size
         return CompareFound(
             arms=tuple(
-                arm_found(arm, whole[arm.name], tally.requests, tally.failed, devices)
+                arm_found(
+                    *(arm, whole[arm.name], tally.requests, tally.failed, devices),
+                    self._power.over(self._spans.get(arm.name, ())),
+                )
                 for arm in arms
                 for tally in (self._tallies[arm.name],)
             ),

@@ -14,7 +14,7 @@ from specpanel.core.speculation.contrast import (
     Sums,
     contrast,
 )
-from specpanel.core.speculation.cost import Cost, cost_of
+from specpanel.core.speculation.cost import Cost, PowerFound, cost_of
 from specpanel.core.speculation.few_units import FEWEST
 from specpanel.core.speculation.verdict import Word, word_of
 
@@ -96,7 +96,12 @@ def pairing(
 
 
 def arm_found(
-    arm: Arm, sums: Measured, requests: int, failed: int, devices: int | None
+    arm: Arm,
+    sums: Measured,
+    requests: int,
+    failed: int,
+    devices: int | None,
+    power: PowerFound,
 ) -> ArmFound:
     """What one side did in all its blocks."""
     total = Sums()
@@ -111,7 +116,7 @@ def arm_found(
         failed,
         1 + total.accepted / total.drafts if total.drafts else None,
         total.decode_tokens / total.steps if total.steps else None,
-        cost_of(total, devices=devices),
+        cost_of(total, devices=devices, mean_power_w=power.mean_w, power_absent=power.absent),
     )
 
 

@@ -88,18 +88,24 @@ def _compare(result: Table) -> Iterator[str]:
             "",
             "tok/s",
             "device seconds a thousand tokens",
-            "J a thousand",
+            "joules a thousand tokens",
             "rejected tokens a second",
         ),
         (
             (
                 *(arm["arm"], arm["cost"]["tokens_per_s"]),
-                *(arm["cost"]["device_s_per_1000_tokens"], arm["cost"]["joules_per_1000_tokens"]),
+                *(arm["cost"]["device_s_per_1000_tokens"], _energy(arm["cost"])),
                 arm["cost"]["rejected_tokens_per_s"],
             )
             for arm in result.get("arms", ())
         ),
     )
+
+
+def _energy(cost: Table) -> object:
+    """The figure, or why there is none."""
+    joules = cost["joules_per_1000_tokens"]
+    return f"n/a: {cost.get('energy_absent') or 'not known'}" if joules is None else joules
 
 
 def _breakeven(result: Table) -> Iterator[str]:
@@ -118,18 +124,90 @@ def _breakeven(result: Table) -> Iterator[str]:
     reached = tuple(
         (point["concurrency"], point["length"], None, None)
         for point in result.get("real", ())
-        if point["length"]
+        if point.get("length")
     )
     if reached:
         lines.append(Line(f"AL of {result.get('drafter', '')}", reached))
     if points:
         yield "<h2>Acceptance length that is needed</h2>"
         yield load_chart("Acceptance length above which speculation pays, by load", "AL", lines)
-        yield from _table(tuple(points[0]), (point.values() for point in points))
+        yield from _columns(_POINT, points)
     real = result.get("real", ())
     if real:
         yield "<h2>The drafter itself</h2>"
-        yield from _table(tuple(real[0]), (point.values() for point in real))
+        yield from _columns(_REAL, real)
+    held = result.get("holdouts", ())
+    if held:
+        yield "<h2>Loads foretold from their neighbours</h2>"
+        yield from _columns(_HELD, held)
+
+
+# The key of a column in a result, and its heading.
+_POINT = {
+    "concurrency": "at a time",
+    "k": "K",
+    "plain_step_ms": "plain step, ms",
+    "step_ms": "step, ms",
+    "required_length": "AL needed",
+    "required_interval": "95 %",
+    "measured_length": "AL it was measured at",
+}
+_REAL = {
+    "concurrency": "at a time",
+    "k": "K",
+    "length": "AL",
+    "tokens_a_step": "tokens a step",
+    "tpot_ratio": "time per output token, ratio",
+    "tpot_ratio_interval": "95 %",
+}
+_HELD = {
+    "concurrency": "at a time",
+    "k": "K",
+    "foretold": "AL foretold",
+    "measured": "AL measured",
+    "error": "error",
+}
+_CHOICE = {
+    "concurrency": "at a time",
+    "k": "K",
+    "ratio": "foretold ratio to plain decoding",
+    "fixed_ratio": "ratio of the profile's own K",
+    "why": "why",
+}
+
+
+def _columns(heads: Mapping[str, str], rows: Iterable[Table]) -> Iterator[str]:
+    """Some keys of each row, under headings that a person reads."""
+    yield from _table(tuple(heads.values()), ([row.get(key) for key in heads] for row in rows))
+
+
+def _tune(result: Table) -> Iterator[str]:
+    yield f"<h2>K by batch size</h2><p>{escape(' '.join(result.get('words', ())))}</p>"
+    bars = [
+        Bar(f"K={one['k']} at {one['concurrency']}", one["ratio"], *_ends(one["interval"]))
+        for one in result.get("candidates", ())
+        if one["k"]
+    ]
+    if bars:
+        yield ratio_chart("Foretold time per output token over that of plain decoding", bars)
+    yield from _columns(_CHOICE, result.get("choices", ()))
+    yield f"<p>From {escape(str(result.get('experiment')))}</p>"
+
+
+def _run(result: Table) -> Iterator[str]:
+    yield "<h2>Measured</h2>"
+    yield from _table(
+        ("drafter", "K", "requests", "tok/s", "time per output token p50, ms", "AL"),
+        (
+            (
+                *(leg["drafter"], leg["draft_tokens"], leg["requests"] - leg["failed"]),
+                leg["output_tokens_per_s"],
+                next((each["value_ms"] for each in leg["tpot_ms"] if each["share"] == 0.5), None),
+                (leg["acceptance"] or {}).get("acceptance_length"),
+            )
+            for leg in result.get("legs", ())
+        ),
+    )
 
 
 def _parity(result: Table) -> Iterator[str]:
@@ -147,7 +225,13 @@ def _parity(result: Table) -> Iterator[str]:
     )
 
 
-_SECTIONS = {"compare": _compare, "breakeven": _breakeven, "parity": _parity}
+_SECTIONS = {
+    "compare": _compare,
+    "breakeven": _breakeven,
+    "parity": _parity,
+    "tune": _tune,
+    "run": _run,
+}
 
 
 def _ends(interval: Table | None) -> tuple[float | None, float | None]:

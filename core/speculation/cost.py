@@ -22,12 +22,27 @@ class Cost:
     energy_absent: str | None
 
 
-def cost_of(total: Sums, *, devices: int | None = 1, mean_power_w: float | None = None) -> Cost:
+@dataclass(frozen=True, slots=True)
+class PowerFound:
+    """``mean_w`` of all devices together over the measured time; ``absent`` says why there is none."""
+
+    mean_w: float | None
+    absent: str | None
+
+
+def cost_of(
+    total: Sums,
+    *,
+    devices: int | None = 1,
+    mean_power_w: float | None = None,
+    power_absent: str | None = None,
+) -> Cost:
     """The cost of what was measured.
 
     Args:
         devices: how many the launch used; None counts as one.
         mean_power_w: mean power of all of them while it was measured, in watts; None where not known.
+        power_absent: why it is not known.
     """
     tokens, elapsed = total.output_tokens, total.elapsed_s
     measured = tokens > 0 and elapsed > 0
@@ -45,5 +60,5 @@ def cost_of(total: Sums, *, devices: int | None = 1, mean_power_w: float | None 
         rejected_tokens_per_s=rejected,
         device_s_per_1000_tokens=device_s,
         joules_per_1000_tokens=joules,
-        energy_absent=None if joules is not None else "power was not measured",
+        energy_absent=None if joules is not None else power_absent or "power was not measured",
     )

@@ -1,7 +1,9 @@
 """The HTML report stands alone, runs nothing, and its charts show the intervals that were found."""
 
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -97,7 +99,7 @@ RESULTS: dict[str, dict[str, Any]] = {
             for load in (1, 8)
             for k in (2, 4)
         ],
-        "real": [{"concurrency": 8, "tokens_a_step": 1.5}],
+        "real": [{"concurrency": 8, "length": 1.5}],
         "notes": [],
     },
     "parity": {
@@ -186,3 +188,27 @@ def test_one_load_alone_is_a_chart_too() -> None:
     [(x, y)] = _places(svg, "circle", "cx", "cy")
     assert 0 < x < WIDTH
     assert 0 < y < 340
+
+
+REAL = json.loads(
+    (Path(__file__).parents[1] / "data" / "lab_results.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("row", REAL, ids=[row["kind"] for row in REAL])
+def test_what_real_experiments_found_makes_a_whole_page(row: dict[str, Any]) -> None:
+    found = Experiment(**row)
+    text = report(found)
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    told = "".join(reader.text)
+    assert found.conclusion is not None
+    assert found.conclusion in told
+    assert "None" not in told
+    for chart in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(chart)
+    # Nothing is fetched: no address anywhere but the name of a namespace.
+    assert set(re.findall(r"https?://[^\s\"<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    assert "url(" not in text
+    assert "@import" not in text
