@@ -213,6 +213,8 @@ def _gap_text(evaluation: Evaluation) -> str:
     told = [f"foretold {_shown(evaluation.predicted, 2)}"]
     if evaluation.gap is not None:
         told.append(f"{evaluation.gap:+.1%} on the prompts it was foretold for")
+    if evaluation.gap_by_tokens is not None:
+        told.append(f"{evaluation.gap_by_tokens:+.1%} averaged over tokens, as the trainer does")
     if evaluation.heldout_gap is not None:
         told.append(f"{evaluation.heldout_gap:+.1%} on held-out ones")
     return ", ".join(told)

@@ -70,6 +70,8 @@ def circumstances(
         mapping_now=mapping_digest(place),
         coverage=facts.get("coverage"),
         served_length=acceptance.acceptance_length,
+        token_weighted=acceptance.token_weighted,
+        predicted=checkpoint.prediction.acceptance_length if checkpoint.prediction else None,
     )
 
 

@@ -133,7 +133,8 @@ class _Evaluating:
             served = await self._ask(server, prompts, f"{checkpoint.path.name}, validation")
         validation = acceptance_of(served, prediction) if served else None
         predicted = prediction.acceptance_length if prediction else None
-        same, other = gap(validation, predicted), gap(heldout, predicted)
+        same = gap(validation.acceptance_length if validation else None, predicted)
+        other = gap(heldout.acceptance_length, predicted)
         return Evaluation(
             checkpoint=checkpoint.path,
             step=checkpoint.step,
@@ -147,6 +148,7 @@ class _Evaluating:
                 checkpoint, same if validation else other, validation or heldout, served
             ),
             took_s=time.monotonic() - began_s,
+            gap_by_tokens=gap(validation.token_weighted if validation else None, predicted),
         )
 
     async def _validation(self, checkpoint: Checkpoint) -> tuple[Prompt, ...]:
@@ -245,5 +247,8 @@ def _facts(found: Sequence[Evaluation]) -> dict[str, Any]:
         "heldout_interval": asdict(best.heldout.interval) if best.heldout.interval else None,
         "predicted_acceptance_length": best.predicted,
         "gap": next((one.gap for one in found if one.gap is not None), None),
+        "gap_by_tokens": next(
+            (one.gap_by_tokens for one in found if one.gap_by_tokens is not None), None
+        ),
         "heldout_gap": best.heldout_gap,
     }

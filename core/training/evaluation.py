@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from specpanel.core.speculation.acceptance import step_acceptance
+from specpanel.core.speculation.contrast import sums_of
 from specpanel.core.traffic.records import RequestRecord
 from specpanel.core.training.records import (
     Acceptance,
@@ -31,14 +32,30 @@ def acceptance_of(records: Sequence[RequestRecord], prediction: Prediction | Non
             for one in (steps.positions if steps else ())
         ),
         answer_tokens=fmean(lengths) if lengths else None,
+        token_weighted=token_weighted(records),
     )
 
 
-def gap(served: Acceptance | None, predicted: float | None) -> float | None:
+def token_weighted(records: Iterable[RequestRecord]) -> float | None:
+    """The prompts' acceptance lengths, each counted by the tokens that its drafts yielded.
+
+    A trainer averages over tokens. Serving averages over drafts, and what is hard to draft takes more of
+    them: with an acceptance length of 1 on half of the tokens and 3 on the other, the trainer's average is 2
+    and serving's 1.5.
+    """
+    weighted, tokens = 0.0, 0
+    for record in records:
+        sums = sums_of([record])
+        if sums.drafts:
+            yielded = sums.drafts + sums.accepted
+            weighted += yielded * yielded / sums.drafts
+            tokens += yielded
+    return weighted / tokens if tokens else None
+
+
+def gap(served: float | None, predicted: float | None) -> float | None:
     """How far serving is from what was foretold, relative to it; negative where it is worse."""
-    if served is None or served.acceptance_length is None or not predicted:
-        return None
-    return served.acceptance_length / predicted - 1
+    return None if served is None or not predicted else served / predicted - 1
 
 
 def best_served(evaluations: Iterable[Evaluation]) -> Evaluation | None:

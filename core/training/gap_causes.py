@@ -38,6 +38,8 @@ class Circumstances:
     mapping_now: str | None
     coverage: float | None
     served_length: float | None
+    token_weighted: float | None
+    predicted: float | None
 
 
 def is_large(gap: float | None) -> bool:
@@ -48,6 +50,7 @@ def is_large(gap: float | None) -> bool:
 def causes(found: Circumstances) -> tuple[CauseCheck, ...]:
     """All known causes, those that are likely to be it first."""
     checks = (
+        _averaging(found),
         _template(found),
         _regenerated(found),
         _lengths(found),
@@ -56,6 +59,20 @@ def causes(found: Circumstances) -> tuple[CauseCheck, ...]:
         *_vocabulary(found),
     )
     return tuple(sorted(checks, key=lambda one: ("differs", "unknown", "same").index(one.state)))
+
+
+def _averaging(found: Circumstances) -> CauseCheck:
+    name = "averaging"
+    if not found.token_weighted or not found.predicted or not found.served_length:
+        return CauseCheck(name, "unknown", "what was served is not known by tokens")
+    rest = found.token_weighted / found.predicted - 1
+    shown = (
+        "the trainer averages over tokens, serving over drafts, of which hard prompts take more: over tokens "
+        f"serving shows {found.token_weighted:.2f}, {rest:+.1%} of what was foretold"
+    )
+    explains = found.token_weighted - found.served_length
+    missing = found.predicted - found.served_length
+    return CauseCheck(name, "differs" if explains > missing / 3 else "same", shown)
 
 
 def _template(found: Circumstances) -> CauseCheck:

@@ -73,6 +73,8 @@ class Acceptance:
 
     ``acceptance_length`` is 1 + accepted / drafts over all of them, its interval 95 % from resampled
     prompts; None where nothing was drafted. ``answer_tokens`` is the mean length of an answer.
+    ``token_weighted`` is the mean of the prompts' acceptance lengths, each counted by its tokens: the
+    trainer's average, which is over tokens, where acceptance length is over drafts.
     """
 
     prompts: int
@@ -82,6 +84,7 @@ class Acceptance:
     interval: Interval | None
     positions: tuple[PositionServed, ...]
     answer_tokens: float | None
+    token_weighted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,10 @@ class Evaluation:
     """A checkpoint, served by vLLM and measured.
 
     ``heldout`` are prompts that training never saw. ``validation`` are the prompts whose rows the trainer
-    made ``predicted`` from, so ``gap`` (served there / predicted - 1) is of training against serving alone;
-    ``heldout_gap`` holds the difference of the prompts as well. ``way``: a server of its own, or swapped
-    into one. ``failure``: why it was not measured. ``checks`` are there where the gap is large.
+    made ``predicted`` from, so ``gap`` (acceptance length served there / predicted - 1) is of training
+    against serving alone, and ``gap_by_tokens`` the same with the trainer's own average. ``heldout_gap``
+    holds the difference of the prompts as well. ``way``: a server of its own, or swapped into one.
+    ``failure``: why it was not measured. ``checks`` are there where the gap is large.
     """
 
     checkpoint: Path
@@ -117,6 +121,7 @@ class Evaluation:
     checks: tuple[CauseCheck, ...]
     took_s: float
     failure: str | None = None
+    gap_by_tokens: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ class DrafterSwap:
                 "Run specpanel beside it, or reach it through a tunnel.",
             )
         self._http = httpx.AsyncClient(base_url=self.url, timeout=_DEADLINE_S, trust_env=False)
+        self._paused_s = 0.0  # of the last pause
 
     async def __aenter__(self) -> Self:
         return self
@@ -195,7 +196,6 @@ class DrafterSwap:
 
     async def _exchange(self, digest: str) -> float:
         """Commit on every worker within one pause; seconds that it lasted."""
-        began_s = time.monotonic()
         async with self._paused():
             answers = await self._call("specpanel_commit_drafter", digest)
             bad = next((answer for answer in answers if not answer["ok"]), None)
@@ -205,7 +205,7 @@ class DrafterSwap:
                     f"the copy failed on worker {bad['rank']} of {self.url} "
                     f"({one_line(str(bad['reason']), 300).rstrip('.')}); the old drafter was put back"
                 )
-        return time.monotonic() - began_s
+        return self._paused_s
 
     async def _undone(self) -> list[dict[str, Any]]:
         async with self._paused():
@@ -225,11 +225,13 @@ class DrafterSwap:
     async def _paused(self) -> AsyncIterator[None]:
         """No step is done within. The server resumes on every way out, even where this process is killed."""
         async with resume_guard(self.url):
+            began_s = time.monotonic()
             try:
                 await self._post("/pause?mode=keep", timeout_s=_PAUSE_S)
                 yield
             finally:
                 await self._resume()
+                self._paused_s = time.monotonic() - began_s
 
     async def _resume(self) -> None:
         error: SpecpanelError | None = None
