@@ -129,3 +129,22 @@ async def test_a_checkpoint_of_another_shape_gets_a_server_of_its_own(shop: Work
     assert evaluations(told)[5].way == "started"
     assert evaluations(told)[10].way == "swapped"
     assert any("a server of its own" in note.text for note in told.of(Note))
+
+
+async def test_mtp_layers_are_put_into_a_copy_of_the_target_before_they_are_served(
+    shop: Workshop,
+) -> None:
+    path = shop.target / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "model_type": "qwen3", "num_nextn_predict_layers": 1}))
+    shop.set("algorithm", type="mtp")
+    shop.set("evaluation", checkpoints=1)
+    told = await shop.run(*WHOLE)
+    assert told.outcome is not None
+    assert told.outcome.error is None
+    (found,) = told.outcome.summary.evaluations
+    assert (found.way, found.failure) == ("started", None)
+    copy = shop.folder.root / "stitched" / "step-000012"
+    assert (copy / "model.safetensors").is_file()
+    launched = [one for one in told.of(Launched) if "-drafts" in one.name]
+    assert str(copy) in launched[0].argv
