@@ -157,7 +157,7 @@ def gain_map(axes: Axes, gain: Gain, glyphs: Glyphs, *, colors: bool) -> list[Li
                 cells.append(_half_blocks(here[-1], here[0]))
             else:
                 cells.append((_shade(here[0], glyphs), "text"))
-        lines.append((_label(axes.contexts[bottom], glyphs), *runs(cells)))
+        lines.append((_label(axes.contexts, bottom, halves, glyphs), *runs(cells)))
     return lines
 
 
@@ -167,10 +167,12 @@ def tier_map(axes: Axes, taken: Taken, glyphs: Glyphs, *, colors: bool) -> list[
     With colours every other context is shown, so that the rows are those of ``gain_map``.
     """
     lines = []
-    for context in reversed(axes.contexts[:: 2 if colors else 1]):
+    step = 2 if colors else 1
+    for bottom in range(len(axes.contexts) - step, -1, -step):
+        context = axes.contexts[bottom]
         tiers = [taken(query, context) for query in axes.queries]
         cells = [(mark_of(tier, glyphs), TIER_INKS[tier]) for tier in tiers]
-        lines.append((_label(context, glyphs), *runs(cells)))
+        lines.append((_label(axes.contexts, bottom, step, glyphs), *runs(cells)))
     return lines
 
 
@@ -222,8 +224,12 @@ def spaced(first: int, last: int, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _label(context: int, glyphs: Glyphs) -> Span:
-    name = "0" if context == 0 else f"{context / 1024:.0f}K" if context >= 1024 else str(context)
+def _label(contexts: Sequence[int], row: int, step: int, glyphs: Glyphs) -> Span:
+    """The cached tokens of a row; nothing where they are those of the row below."""
+    context = contexts[row]
+    if row >= step and contexts[row - step] == context:
+        return " " * (LABEL_CELLS - 1) + glyphs.axis, "axis"
+    name = str(context) if context < 1024 else f"{context / 1024:.0f}K"
     return f"{name:>{LABEL_CELLS - 1}}{glyphs.axis}", "axis"
 
 

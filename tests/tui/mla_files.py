@@ -52,7 +52,7 @@ _KEY = Key(
 
 def _made_up(heads: int, query: int, context: int) -> Cell:
     """MHA costs a launch and the pairs of all keys, MQA those of 64 keys at a seventh of the rate."""
-    mha = 3.0 + heads * (query * context + query * query / 2) / 4e4
+    mha = 12.0 + heads * (query * context + query * query / 2) / 2e5
     mqa = heads * query * 64 / 6e3
     turn: dict[Tier, float] = {"masked_mha": mha, "sparse_mqa": mqa}
     return cell_of(heads, query, context, [turn] * 5)

@@ -320,10 +320,8 @@ async def test_a_second_quit_kills_a_server_that_does_not_want_to_end(bench: Wor
     assert running_servers() == []
 
 
-async def test_without_a_server_leaving_does_not_ask_and_reserved_tabs_say_so() -> None:
+async def test_without_a_server_leaving_does_not_ask() -> None:
     async with opened() as driver:
-        await driver.press("4")
-        await driver.see("not in this version")
         await driver.press("m")
         await driver.see("nothing to mark")
         await driver.press("q")
