@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from draft_walk import DraftWalk, walk_validation  # type: ignore[import-not-found]  # lies beside this
 from speculators.train import checkpointer, cli, data, dataloader, trainer
 from speculators.train.config import TrainConfig
 from torch.utils.data import DataLoader
@@ -41,12 +40,12 @@ KEPT_FILES = ("config.json", "model.safetensors", "generation_config.json")
 class Metrics(logging.Handler):
     """Writes what the trainer logs, and what we tell, as lines of JSON; each is flushed at once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, walk: Any) -> None:
         super().__init__()
         self._file = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
         self.spoilt = False  # a loss was no number: nothing is worth saving any more
-        self.walk = DraftWalk()
+        self._walk = walk
 
     def emit(self, record: logging.LogRecord) -> None:
         if not isinstance(record.msg, dict) or getattr(record, "hparams", False):
@@ -57,7 +56,7 @@ class Metrics(logging.Handler):
             self.spoilt = True
         told = {"at_step": getattr(record, "step", None), **record.msg}
         if kind == "validation":
-            told["walk"] = self.walk.told()
+            told["walk"] = self._walk.told()
         self.tell(kind, told)
         if kind == "step" and "SPECPANEL_PACE" in os.environ:
             wait_as_told(Path(os.environ["SPECPANEL_PACE"]))
@@ -199,14 +198,17 @@ class Keeping:
     def _loader_known(self, running: Any) -> None:
         per_epoch = len(running.train_loader)
         config = running.config
+        # An epoch that max_steps cut short counts as one: steps done say nothing of epochs done.
+        done = getattr(running, "_resume_local_step", 0)
         epochs = config.num_epochs
         if config.max_steps is not None:
             # max_steps ends only the epoch it is reached in; each further one would do one more step.
-            epochs = min(epochs, max(1, math.ceil(config.max_steps / per_epoch)))
-            if running.global_step >= config.max_steps:
-                epochs = running.current_epoch
+            left = max(0, config.max_steps - running.global_step)
+            epochs = min(
+                epochs, running.current_epoch + math.ceil((left + done) / per_epoch if left else 0)
+            )
             running.config = config._replace(num_epochs=epochs)
-        last = epochs * per_epoch
+        last = running.global_step + (epochs - running.current_epoch) * per_epoch - done
         if config.max_steps is not None:
             last = min(last, config.max_steps)
         packs = len(running.val_loader) if running.val_loader is not None else 0
@@ -275,10 +277,14 @@ def main(arguments: list[str]) -> None:
     stop_without_parent()
     if not torch.accelerator.is_available():
         without_accelerator()
-    metrics = Metrics(Path(os.environ["SPECPANEL_METRICS"]))
+    sys.path.append(str(Path(__file__).parent))  # a safe path (PYTHONSAFEPATH) leaves it out
+    from draft_walk import DraftWalk, walk_validation  # type: ignore[import-not-found]
+
+    walk = DraftWalk()
+    walk_validation(walk)
+    metrics = Metrics(Path(os.environ["SPECPANEL_METRICS"]), walk)
     keep = os.environ.get("SPECPANEL_KEEP")
     Keeping(metrics, Path(keep) if keep else None).install()
-    walk_validation(metrics.walk)
     fetch_together(max(1, int(os.environ.get("SPECPANEL_IN_FLIGHT", "4"))))
     Ahead.depth = int(os.environ.get("SPECPANEL_PREFETCH", "0"))
     dataloader.DataLoader = Ahead
