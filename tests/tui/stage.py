@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from tui.lab_files import results
+from tui.mla_files import NO_DRIFT, SOURCES, SOURCES_WITHOUT_MLA, calibrated
 from tui.synthetic import exited_frame, starting_frame, synthetic_frames
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.keys import KEYS
 from specpanel.app.tui.panel import Panel
-from specpanel.app.tui.screens import lab_new, launch, switcher
+from specpanel.app.tui.screens import lab_new, launch, mla, switcher
 from specpanel.app.tui.screens.dialogs import (
     ErrorScreen,
     MarkScreen,
@@ -34,6 +35,7 @@ from specpanel.app.tui.screens.lab_new import NewExperimentScreen
 from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.launch_outlook import Outlook
 from specpanel.app.tui.screens.logs import LogsScreen
+from specpanel.app.tui.screens.mla import MlaScreen
 from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
@@ -414,6 +416,31 @@ async def _lab_new(act: Act) -> None:
     await act.until(lambda: screen.profiles.names)
 
 
+async def _mla(act: Act) -> None:
+    screen = act.panel.screen
+    assert isinstance(screen, MlaScreen)
+    await act.until(lambda: screen.study is not None and screen.drift_looked_at)
+    screen.settings.cursor, screen.view = 1, screen._plan.views[0]
+    screen._look_at(SOURCES[0])
+    await act.until(lambda: all(worker.is_finished for worker in screen.workers))
+    screen._arrange()
+    await act.pilot.pause()
+
+
+async def _mla_measured(act: Act) -> None:
+    await _mla(act)
+    await act.press("e", "v")
+
+
+async def _mla_empty(act: Act) -> None:
+    screen = act.panel.screen
+    assert isinstance(screen, MlaScreen)
+    await act.until(lambda: screen.study is not None)
+    screen._look_at(SOURCES_WITHOUT_MLA[0])
+    await act.until(lambda: screen.drift_looked_at)
+    await act.pilot.pause()
+
+
 SCENES: dict[str, Scene] = {
     "launch": Scene(_launch, profiles, "launch"),
     "launch-side": Scene(_launch_side, profiles, "launch"),
@@ -442,6 +469,9 @@ SCENES: dict[str, Scene] = {
     "lab-schedule": Scene(_lab_schedule, results, "lab"),
     "lab-new": Scene(_lab_new, results, "lab"),
     "lab-empty": Scene(_lab, mode="lab"),
+    "mla": Scene(_mla, mode="mla"),
+    "mla-measured": Scene(_mla_measured, calibrated, "mla"),
+    "mla-empty": Scene(_mla_empty, mode="mla"),
     "switcher": Scene(_switcher),
     "switcher-refused": Scene(_switcher_refused),
     "help": Scene(_help),
@@ -476,6 +506,8 @@ async def staged(
     nothing = [sys.executable, "-c", "pass"]
     monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: nothing)
     monkeypatch.setattr(lab_new, "profile_choices", lambda: list(LAB_PROFILES))
+    monkeypatch.setattr(mla, "read_sources", lambda: SOURCES)
+    monkeypatch.setattr(mla, "drift_now", lambda: NO_DRIFT)
     monkeypatch.setattr(switcher, "choices", lambda *_: CHOICES)
     scene.files()
     desk = Desk(Feed())

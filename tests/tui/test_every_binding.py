@@ -32,6 +32,7 @@ SCENES_OF_SCOPES: dict[Scope, str] = {
     "logs": "logs",
     "lab": "lab",
     "labnew": "lab-new",
+    "mla": "mla",
     "panel": "live",
     "switcher": "switcher",
     "quit": "quit",
@@ -75,6 +76,8 @@ BEFORE = {
     "logs.page_down": ["home"],
     "logs.end": ["home"],
     "logs.clear": ["slash", *"weights", "enter"],
+    "mla.write": ["down", "right"],
+    "mla.reset": ["down", "right"],
     "switcher.up": ["down"],
     "switcher.page_up": ["pagedown"],
 }
@@ -84,6 +87,7 @@ BEFORE = {
 ELSEWHERE = {
     "live.devices_down": "test_sixty_four_devices_scroll",
     "live.devices_up": "test_sixty_four_devices_scroll",
+    "mla.calibrate": "test_a_calibration_tells_how_far_it_is_and_can_be_cancelled",
     "devices.down": "test_d_opens_all_that_is_known_and_d_closes_it",
     "devices.up": "test_d_opens_all_that_is_known_and_d_closes_it",
     "devices.page_down": "test_d_opens_all_that_is_known_and_d_closes_it",
