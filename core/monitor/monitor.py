@@ -32,6 +32,9 @@ _HEALTH_EVERY_S = 2.0
 _PROCESSES_EVERY_S = 5.0
 # An answer that takes longer has failed for the figures shown, though it is still waited for.
 _OVERDUE_S = 3.0
+# After a scrape that failed: a rest of so many times what it took, at most so long.
+_REST_TIMES = 8.0
+_LONGEST_REST_S = 10.0
 
 
 @dataclass(slots=True)
@@ -101,6 +104,7 @@ class Monitor:
         self._pids_asked_s = -1e9
         self._scraping: asyncio.Task[None] | None = None
         self._asked_s = 0.0
+        self._rest_until_s = 0.0
         self._scraped_s: float | None = None
         self._scrape_ms: float | None = None
         self._scrape_error: str | None = None
@@ -147,6 +151,8 @@ class Monitor:
             self._health = None
             return
         if self._scraping is None or self._scraping.done():
+            if time.monotonic() < self._rest_until_s:
+                return
             self._asked_s = time.monotonic()
             self._scraping = asyncio.create_task(self._scrape(client))
 
@@ -167,6 +173,9 @@ class Monitor:
 
     def _failed(self, reason: str) -> None:
         self._scrape_error = reason
+        # What fails only after much work, an endless body for instance, is not tried every second.
+        work_s = (self._scrape_ms or 0.0) / 1000
+        self._rest_until_s = time.monotonic() + min(_LONGEST_REST_S, _REST_TIMES * work_s)
         self._window.gap(time.monotonic())
 
     def publish(self) -> None:

@@ -254,10 +254,13 @@ class Session:
         try:
             yield monitor
         finally:
-            monitor.publish()  # how it stood at the end, where a run is over within a second
-            for task in tasks:
-                task.cancel()
-            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            try:
+                monitor.publish()  # how it stood at the end, where a run is over within a second
+            finally:
+                for task in tasks:
+                    task.cancel()
+                over = await asyncio.gather(*tasks, return_exceptions=True)
+            for ended in over:
                 if isinstance(ended, SpecpanelError):
                     raise ended
 
