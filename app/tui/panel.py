@@ -322,7 +322,7 @@ class Panel(LeavingApp):
         screen = self.screen
         if isinstance(screen, PanelScreen):
             screen.receive(self.feed)
-            screen.top_bar.redraw()  # what the desk is about is in no Frame
+            screen.top_bar.look()  # what the desk is about is in no Frame
 
     # Keys
 

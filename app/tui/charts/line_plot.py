@@ -157,10 +157,14 @@ class LinePlot:
             self.patterns,
             self._marks_made,
         )
-        if self._picture is not None and self._picture[0] == shows:
+        if (
+            self._picture is not None
+            and self._picture[0] == shows
+            and self._now_s < self._range.shrinks_at_s
+        ):
             return self._picture[1]
         lines = self._draw(raster, right)
-        self._picture = None if self._range.will_shrink else (shows, lines)
+        self._picture = shows, lines
         return lines
 
     def _draw(self, raster: Raster, right: int) -> list[Line]:

@@ -137,9 +137,10 @@ class RangeKeeper:
         return self._scale or wanted_scale
 
     @property
-    def will_shrink(self) -> bool:
-        """Whether the scale changes with time alone."""
-        return self._too_large_since_s is not None
+    def shrinks_at_s(self) -> float:
+        """When the scale changes with time alone; infinity where it does not."""
+        since_s = self._too_large_since_s
+        return math.inf if since_s is None else since_s + self._hold_s
 
     def forget(self) -> None:
         self._scale = None

@@ -74,6 +74,7 @@ class LiveScreen(PanelScreen):
         self.devices = DevicesPane(glyphs=glyphs)
         self._devices_needed = 0
         self.host = HostPane(glyphs=glyphs)
+        self._host_waits = False
         self.grid = Container(*self.charts, id="charts")
 
     def compose_body(self) -> Iterable[Widget]:
@@ -109,20 +110,33 @@ class LiveScreen(PanelScreen):
         if timeline.count == self._seen:
             if timeline.count == 0:
                 self._show_board(None)
+            elif self._host_waits and not self.frozen:
+                self._show_host()
             return
         if self.frozen:
             self._show_keys(timeline.now_s - self._now_s)
             return
         before, self._seen = self._seen, timeline.count
         self._newest, self._now_s = timeline.latest, timeline.now_s
-        self._show_newest()
+        self._show_newest(host=False)
+        drawn = sum(chart.refreshed_regions for chart in self.charts)
         for chart in self.charts:
             if chart.display:
                 chart.show(timeline.moments(chart.track, before, self._seen), self._newest)
             else:
                 chart.know(self._newest)
+        # Textual draws all between two changes: with still charts the host, far below, gets a pass
+        # of its own half a second later.
+        still = drawn == sum(chart.refreshed_regions for chart in self.charts)
+        self._host_waits = still and before > 0 and not self._host_waits
+        if not self._host_waits:
+            self._show_host()
 
-    def _show_newest(self) -> None:
+    def _show_host(self) -> None:
+        self._host_waits = False
+        self.host.show(self._newest)
+
+    def _show_newest(self, *, host: bool = True) -> None:
         frame = self._newest
         charted = self._is_charted()
         self.board.set_class(charted, "-absent")
@@ -132,7 +146,8 @@ class LiveScreen(PanelScreen):
         self._show_verdict(frame if charted else None)
         headline = self.findings.headline(self.keymap.shown("live.why"))
         self.trouble.show(frame, hidden=not charted, finding=headline)
-        self.host.show(frame)
+        if host:
+            self._show_host()
         self._show_devices(frame)
         if not charted:
             self._show_board(frame)

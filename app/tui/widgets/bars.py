@@ -41,12 +41,19 @@ class TopBar(Canvas):
         self._active = active
         self.glyphs = glyphs
         self._frame: Frame | None = None
+        self._drawn_coming: Line = ()
 
     def show(self, frame: Frame | None) -> None:
         self._frame = frame
         self.redraw()
 
+    def look(self) -> None:
+        """Draws again where what is coming has changed."""
+        if self._coming(True) != self._drawn_coming:
+            self.redraw()
+
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        self._drawn_coming = self._coming(True)
         whole = width >= NAMES_COLUMNS
         spans: list[Span] = [(" specpanel ", "brand"), (" ", "text")]
         for key, label in self._tabs:
@@ -191,8 +198,10 @@ class KeyLine(Canvas):
         self._right: Line = ()
 
     def show(self, entries: Sequence[tuple[str, str]], right: Line) -> None:
-        self._entries, self._right = tuple(entries), right
-        self.redraw()
+        shown = tuple(entries), right
+        if shown != (self._entries, self._right):
+            self._entries, self._right = shown
+            self.redraw()
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         room = width - width_of(self._right) - 2

@@ -35,6 +35,7 @@ class Canvas(Widget):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self._composed: Sequence[Line] | None = None
         self._shown_rows: list[Line] = []
         self._shown_strips: list[Strip | None] = []
         self._inks: dict[str, Style] | None = None
@@ -42,7 +43,7 @@ class Canvas(Widget):
         """Regions handed to the compositor so far."""
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
-        """The rows to show now."""
+        """The rows to show now; the same object as before where nothing has changed."""
         raise NotImplementedError
 
     def redraw(self) -> None:
@@ -50,7 +51,11 @@ class Canvas(Widget):
         width, height = self.size
         if width < 1 or height < 1:
             return
-        rows = [fit(row, width) for row in self.compose_rows(width, height)[:height]]
+        composed = self.compose_rows(width, height)
+        if composed is self._composed and len(self._shown_rows) == height:
+            return
+        self._composed = composed
+        rows = [fit(row, width) for row in composed[:height]]
         rows += [fit((), width)] * (height - len(rows))
         if len(self._shown_rows) != height:
             self._shown_rows, self._shown_strips = rows, [None] * height

@@ -136,6 +136,7 @@ class PositionChart(ChartPane):
         self.heat = HeatPlot(glyphs=glyphs)
         self._reason = reason
         self._paragraphs = paragraphs
+        self._now: tuple[object, Sequence[Line]] | None = None
 
     def load(self, moments: Iterable[Moment], window_s: float) -> None:
         self.heat.resize(*self.inside_size(), window_s)
@@ -186,21 +187,32 @@ class PositionChart(ChartPane):
         if self.over_time:
             return self.heat.draw()
         sample = self._latest.speculation if self._latest else None
-        if sample is None or not sample.positions:
-            return self._no_bars(width, height)
-        return bar_lines(
-            sample.positions, width, height, conditional=self.conditional, glyphs=self.glyphs
-        )
+        positions = () if sample is None else sample.positions
+        reasons = () if positions else (*self._paragraphs(), self._reason(self._latest))
+        shows = (width, height, positions, self.conditional, reasons)
+        if self._now is None or self._now[0] != shows:
+            rows = (
+                bar_lines(
+                    positions, width, height, conditional=self.conditional, glyphs=self.glyphs
+                )
+                if positions
+                else self._no_bars(reasons, width, height)
+            )
+            self._now = shows, rows
+        return self._now[1]
 
-    def _no_bars(self, width: int, height: int) -> Sequence[Line]:
-        """Why there is nothing to draw: whole sentences where they are known, else the reason's few words."""
+    def _no_bars(self, reasons: Sequence[str], width: int, height: int) -> Sequence[Line]:
+        """Why there is nothing to draw: whole sentences where they are known, else the reason's few words.
+
+        The words are the last of ``reasons``.
+        """
         room = max(1, width - 2)
-        told = [row for text in self._paragraphs() for row in wrap(clean(text), room)][:height]
+        told = [row for text in reasons[:-1] for row in wrap(clean(text), room)][:height]
         if told:
             above = max(0, (height - len(told)) // 2)
             rows: list[Line] = [((f" {row}", "text"),) for row in told]
             return [fit(row, width, self.glyphs.ellipsis) for row in [*[()] * above, *rows]]
-        reason = clean(self._reason(self._latest))
+        reason = clean(reasons[-1])
         pad = max(0, (width - len(reason)) // 2)
         return [fit((), width)] * (height // 2) + [
             fit(((" " * pad, "text"), (reason, "muted")), width, self.glyphs.ellipsis)

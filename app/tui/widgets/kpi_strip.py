@@ -24,9 +24,10 @@ class KpiStrip(Canvas):
 
     def show(self, frame: Frame | None, before: Frame | None = None) -> None:
         """The numbers of ``frame``, and how they differ from the configuration ``before``."""
-        self._figures = figures(frame)
-        self._changes = changes(frame, before, self.glyphs)
-        self.redraw()
+        shown = figures(frame), changes(frame, before, self.glyphs)
+        if shown != (self._figures, self._changes):
+            self._figures, self._changes = shown
+            self.redraw()
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         return strip_rows(self._figures, width, height, self.glyphs, self._changes)

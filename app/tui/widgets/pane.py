@@ -18,13 +18,14 @@ class Pane(Canvas):
         self.glyphs = glyphs
         self.framed = True
         self.selected = False
+        self._arranged: tuple[object, Sequence[Line], list[Line]] | None = None
 
     def legend(self) -> Line:
         """What stands in the border beside the title."""
         return ()
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
-        """The rows inside the frame."""
+        """The rows inside the frame; the same object as before where nothing has changed."""
         raise NotImplementedError
 
     def inside_size(self) -> tuple[int, int]:
@@ -33,8 +34,19 @@ class Pane(Canvas):
         return max(0, self.size.width - edge), max(0, self.size.height - (2 if self.framed else 1))
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        composed = self.compose_inside(*self.inside_size())
+        shows = (width, height, self.title, self.legend(), self.framed, self.selected)
+        kept = self._arranged
+        if kept is not None and kept[0] == shows and kept[1] is composed:
+            return kept[2]
+        rows = self._arrange(composed, width)
+        self._arranged = shows, composed, rows
+        return rows
+
+    def _arrange(self, composed: Sequence[Line], width: int) -> list[Line]:
+        """The frame around what is inside."""
         inner_width, inner_height = self.inside_size()
-        inside = list(self.compose_inside(inner_width, inner_height))
+        inside = list(composed)
         top_left, across, top_right, upright, bottom_left, bottom_right = self.glyphs.box
         ink = "border-selected" if self.selected else "border"
         if not self.framed:
