@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo train-demo test faults lint format types check picture pictures bench-tui clean
+.PHONY: help demo train-demo test faults lint format types check picture pictures bench-tui bench fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,14 @@ picture: $(VENV)/.installed ## paint the README's picture: make picture RECORDIN
 
 bench-tui: $(VENV)/.installed ## measure the panel beside other monitors into docs/measurements.md (about 20 minutes)
 	@"$(BIN)/python" scripts/bench_tui.py --peers "$(VENV)/bench-peers"
+
+bench: $(VENV)/.dev ## measure everything that the README claims into docs/measurements.md (about an hour)
+	@"$(BIN)/python" scripts/bench_tui.py --peers "$(VENV)/bench-peers"
+	@"$(BIN)/python" scripts/bench.py
+	@"$(BIN)/python" scripts/soak.py --write
+
+fuzz: $(VENV)/.dev ## try twenty times as many bent inputs as the suite does
+	@FUZZ=20 "$(BIN)/python" -m pytest tests/fuzz $(PYTEST_ARGS)
 
 clean: ## remove the environment and every cache in this folder
 	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,4 @@
-"""A server that answers like vLLM, with a real exposition whose counters grow: python bench_server.py PORT.
+"""A server that answers like vLLM, with a real exposition that grows: bench_server.py PORT [ENGINES].
 
 GET /bench/busy lets the counters grow, GET /bench/quiet holds them. No tokens are made.
 """
@@ -98,8 +98,18 @@ class Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+def with_engines(text: str, engines: int) -> str:
+    """The exposition of so many data-parallel engines, from that of one."""
+    lines = []
+    for line in text.splitlines():
+        several = engines if 'engine="0"' in line else 1
+        lines += [line.replace('engine="0"', f'engine="{n}"') for n in range(several)]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    Handler.exposition = Exposition(EXPOSITION.read_text(encoding="utf-8"))
+    engines = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    Handler.exposition = Exposition(with_engines(EXPOSITION.read_text(encoding="utf-8"), engines))
     server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
     server.daemon_threads = True
     server.serve_forever()

@@ -27,6 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import psutil
+from bench_page import sections
 from bench_terminal import Terminal
 
 ROOT = Path(__file__).parents[1]
@@ -260,7 +261,7 @@ def main() -> int:
     versions = {OURS: f"{version('specpanel')}, Textual {version('textual')}"}
     versions |= {name: pinned.partition("==")[2] for name, (pinned, _) in PEERS.items()}
     text = report(figures, versions, host, chosen.rounds, chosen.seconds, replayed)
-    chosen.out.write_text(text, encoding="utf-8")
+    chosen.out.write_text(text + sections(chosen.out), encoding="utf-8")
     sys.stdout.write(text)
     return 0
 
