@@ -95,7 +95,7 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
     clock = iter(lambda: time.monotonic() < end, None)
     if not request.refine:
         report("stage", {"text": "measuring what the device reaches", "done": 0, "of": 0})
-        report("ceilings", asdict(measure.ceilings(device, dtype, repeats)))
+        report("ceilings", asdict(measure.ceilings(device, dtype, measure.Repeats(limit_s=1.0))))
     if request.refine:
         found = calibrate(key, request.grid, cell, go_on=lambda: next(clock))
     else:

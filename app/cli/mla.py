@@ -1,5 +1,6 @@
 """``specpanel mla``: which path sparse MLA takes, what it costs, and what this machine measures."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,6 +150,7 @@ def geometry(model: str) -> "MLADims":
     return from_config(read_json(path / "config.json" if path.is_dir() else path))
 
 
+@cache
 def drift_alarm() -> str | None:
     """What the vLLM of this interpreter has that is not mirrored; None: nothing, or there is no vLLM here."""
     from specpanel.kernels import vllm_source

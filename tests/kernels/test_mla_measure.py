@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,14 @@ from typer.testing import CliRunner  # noqa: E402
 
 from specpanel.app.cli.root import app  # noqa: E402
 from specpanel.kernels import measure  # noqa: E402
-from specpanel.kernels.calibrate import load  # noqa: E402
+from specpanel.kernels.calibrate import Grid, Key, dump, fitted, load  # noqa: E402
+from specpanel.kernels.cells import cell_of  # noqa: E402
+from specpanel.kernels.dims import PRESETS  # noqa: E402
 from specpanel.kernels.measure import Repeats, time_call  # noqa: E402
+from specpanel.kernels.request import Request, report_of  # noqa: E402
+from specpanel.kernels.request import dump as dump_request  # noqa: E402
 from specpanel.kernels.sdpa import against_sdpa, peak_bytes  # noqa: E402
+from specpanel.kernels.vllm_rules import Tier  # noqa: E402
 
 SMALL = {
     "model_type": "deepseek_v32",
@@ -147,18 +153,62 @@ def test_a_measuring_process_that_writes_nonsense_is_told(tmp_path: Path) -> Non
     assert "wrote 'nonsense" in found.stderr
 
 
-def test_the_command_itself_imports_no_torch(model: str) -> None:
+@pytest.fixture
+def told(tmp_path: Path) -> str:
+    """An interpreter that tells a measurement as the real one does, at once."""
+    turns: list[dict[Tier, float]] = [{"masked_mha": 2.0, "sparse_mqa": 3.0}] * 5
+    key = Key("somewhere", 2, "portable", "2.0", None, "float32", "random", 16, 8, 16, 32, 16)
+    text = tmp_path / "calibration.json"
+    text.write_text(dump(fitted(key, [cell_of(2, 64, 0, turns)])))
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import json, sys\n"
+        "request = json.loads(sys.stdin.readline())\n"
+        "def tell(kind, **content): print(json.dumps({'kind': kind, **content}), flush=True)\n"
+        "tell('stage', text='importing torch', done=0, of=0)\n"
+        "tell('stage', text='measuring: 2 heads', done=1, of=3)\n"
+        f"tell('calibration', text=open({str(text)!r}).read())\n"
+    )
+    return interpreter(tmp_path, f'exec "{sys.executable}" "{program}"')
+
+
+def test_progress_is_told_from_the_first_moment(told: str) -> None:
+    found = ran("bench", "--device", "cpu", "--python", told)
+    assert found.exit_code == 0
+    assert found.stderr.splitlines() == ["importing torch", "[1/3] measuring: 2 heads"]
+    assert "2.000" in found.stdout
+
+
+def test_the_command_itself_imports_no_torch(told: str) -> None:
     code = (
         "import sys\n"
         "from specpanel.app.cli import main\n"
-        f"sys.argv = ['specpanel', 'mla', 'bench', '--model', {model!r}, '--topk', '8', '--query', '8',"
-        " '--heads', '2', '--device', 'cpu', '--no-sdpa']\n"
+        f"sys.argv = ['specpanel', 'mla', 'bench', '--device', 'cpu', '--python', {told!r}]\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code\n"
         "print(sorted({'torch', 'triton', 'numpy'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.splitlines()[-1] == "[]", found.stderr
+
+
+def test_a_measurement_ends_with_whoever_asked_for_it(model: str) -> None:
+    dims = replace(PRESETS["deepseek-v3.2"].dims, topk=64)
+    request = Request(dims, Grid((128,), (8192,)), refine=False, device="cpu", budget_s=600)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "specpanel.kernels"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(dump_request(request) + "\n")
+    child.stdin.flush()
+    assert report_of(child.stdout.readline()).kind == "stage"
+    child.stdin.close()
+    assert child.wait(60) == 130
+    child.stdout.close()
 
 
 def test_timing_stops_when_the_median_is_known_and_says_how_often_it_ran() -> None:
@@ -191,8 +241,6 @@ def test_portable_masked_mha_keeps_up_with_torchs_attention_in_half_its_memory()
 
 
 def test_a_key_says_what_was_measured_where() -> None:
-    from specpanel.kernels.dims import PRESETS
-
     key = measure.key_of(PRESETS["deepseek-v3.2"].dims, "portable", "cpu", "float32", "random")
     assert key.device
     assert key.compute_units == torch.get_num_threads()
