@@ -8,6 +8,7 @@ but what preflight finds on the machine and the path of the interpreter. Needs P
 
 import argparse
 import asyncio
+import importlib
 import os
 import shutil
 import sys
@@ -24,6 +25,7 @@ from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.keys import KEYS
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitScreen, StopScreen
+from specpanel.app.tui.screens.lab import LabScreen
 from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
@@ -34,6 +36,7 @@ from specpanel.core.monitor.recording import read_recording
 from specpanel.core.session.desk import Desk
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))  # real results lie there, and what puts them into a store
 HOME = Path("/tmp/demo")
 RUN = "demo-ngram-20261130-154725"
 RECORDINGS = (ROOT / "docs" / "recordings" / f"{RUN}.ndjson",)
@@ -112,6 +115,12 @@ async def _rest(panel: Panel, pilot: Pilot[None]) -> None:
     await until(pilot, lambda: all(worker.is_finished for worker in workers))
 
 
+async def _lab(panel: Panel, pilot: Pilot[None]) -> None:
+    screen = panel.screen
+    assert isinstance(screen, LabScreen)
+    await until(pilot, lambda: screen.list.found)
+
+
 PICTURES = {
     "launch": Picture("launch", play=_launch),
     "launch-command": Picture("launch", ("v",), play=_launch),
@@ -122,6 +131,9 @@ PICTURES = {
         "live", ("right_square_bracket", "right_square_bracket", "live.histogram")
     ),
     "live-zoomed": Picture("live", ("z", *["left"] * 12)),
+    "lab": Picture("lab", ("end",), play=_lab),
+    "lab-breakeven": Picture("lab", ("down", "down"), play=_lab),
+    "lab-schedule": Picture("lab", play=_lab),
     "logs": Picture("logs", play=_rest),
     "sessions": Picture("sessions", play=_sessions),
     "sessions-compared": Picture("sessions", play=_compared),
@@ -148,6 +160,7 @@ def furnish() -> None:
     for folder in (logs, runs):
         folder.mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "recordings" / f"{RUN}.log.txt", logs / f"{RUN}.log")
+    importlib.import_module("tui.lab_files").real_results()
     then = time.time() - 3600
     for path in (*RECORDINGS, *OTHERS.glob("*.ndjson")):
         copied = shutil.copy(path, runs)

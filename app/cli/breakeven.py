@@ -42,6 +42,13 @@ def breakeven(
     no_drafter: Annotated[
         bool, typer.Option("--no-drafter", help="Price steps only; leave the drafter out.")
     ] = False,
+    synthetic: Annotated[
+        bool,
+        typer.Option(
+            "--synthetic",
+            help="Price the profile's own drafter by vLLM's synthetic acceptance; needs a GPU.",
+        ),
+    ] = False,
     max_tokens: MaxTokens = None,
     prompts: options.Prompts = None,
     python: options.Python = None,
@@ -50,6 +57,7 @@ def breakeven(
     as_json: options.Json = False,
 ) -> None:
     from specpanel.core.lab.breakeven import Breakeven, BreakevenPlan
+    from specpanel.core.lab.synthetic import SyntheticBreakeven
 
     flags = {"--prompts": prompts, "--python": python, "--port": port}
     more = [] if max_tokens is None else [f"traffic.max_tokens={max_tokens}"]
@@ -65,7 +73,7 @@ def breakeven(
     )
 
     def make(tell: "LabListener") -> "Work":
-        return Breakeven(plan, tell)
+        return SyntheticBreakeven(plan, tell) if synthetic else Breakeven(plan, tell)
 
     conducted(make, as_json=as_json)
 

@@ -157,8 +157,6 @@ class _Grid:
     def _dot(self, x: int, y: int, ink: str) -> None:
         column, row = x // self.glyphs.dots_x, y // self.glyphs.dots_y
         bit = self.glyphs.bits[x % self.glyphs.dots_x][y % self.glyphs.dots_y]
-        if self.inks[row][column] != ink:
-            self.bits[row][column] = 0
         self.bits[row][column] |= bit
         self.inks[row][column] = ink
 

@@ -25,7 +25,7 @@ _RATIO = 8
 _ENDS = 16
 _FEWEST_WHISKER, _MOST_WHISKER = 13, 41
 _BLOCKS_SHOWN = 8
-_CHART_ROWS = 12
+_FEWEST_CHART, _MOST_CHART, _BESIDE_CHART = 12, 20, 13
 _PLAIN = str.maketrans({"…": "..", "→": "->", "–": "-", "×": "x", "±": "+/-"})
 
 
@@ -77,11 +77,9 @@ class LabDetail(Pane):
         if self._found is None:
             return []
         try:
-            rows = list(
-                detail_rows(
-                    self._found, self._progress, self._servers, self.now, width, self.glyphs
-                )
-            )
+            chart = max(_FEWEST_CHART, min(_MOST_CHART, height - _BESIDE_CHART))
+            shown = (self._found, self._progress, self._servers, self.now)
+            rows = list(detail_rows(*shown, width, self.glyphs, chart))
         except (KeyError, TypeError, IndexError, ValueError):
             rows = [((" this version cannot read what was found", "bad"),)]
         if self.glyphs.name == "ascii":
@@ -96,6 +94,7 @@ def detail_rows(
     now: Point | None,
     width: int,
     glyphs: Glyphs,
+    chart_rows: int = _FEWEST_CHART,
 ) -> Iterator[Line]:
     """Everything about an experiment, row by row."""
     took = None if found.ended_unix is None else found.ended_unix - found.started_unix
@@ -114,7 +113,7 @@ def detail_rows(
     result = found.result
     if result is not None:
         if found.kind == "breakeven":
-            yield from _breakeven(result, now, width, glyphs)
+            yield from _breakeven(result, now, width, glyphs, chart_rows)
         else:
             yield from _KINDS.get(found.kind, _nothing)(result, width, glyphs)
         for note in result.get("notes", ()):
@@ -277,14 +276,16 @@ def _costs(arms: Sequence[Table], width: int) -> Iterator[Line]:
         yield from _fact(f"cost of {arm['arm']}", ", ".join(parts), width)
 
 
-def _breakeven(result: Table, now: Point | None, width: int, glyphs: Glyphs) -> Iterator[Line]:
+def _breakeven(
+    result: Table, now: Point | None, width: int, glyphs: Glyphs, chart_rows: int
+) -> Iterator[Line]:
     reached = [
         Point(point["concurrency"], point["length"])
         for point in result.get("real", ())
         if point.get("length")
     ]
     curves = required_points(result)
-    yield from breakeven_rows(curves, reached, now, min(width, 110), _CHART_ROWS, glyphs)
+    yield from breakeven_rows(curves, reached, now, min(width, 110), chart_rows, glyphs)
     for load in sorted({point.load for curve in curves.values() for point in curve}):
         parts = []
         for k, curve in curves.items():

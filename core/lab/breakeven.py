@@ -6,7 +6,7 @@ machine hits all alike. A second one, with the profile's own drafter, tells what
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -136,16 +136,7 @@ class Breakeven:
         return self._ready[0]
 
     def _traffic(self, concurrency: int) -> Traffic:
-        return self.plan_.profile.traffic.model_copy(
-            update={
-                "concurrency": concurrency,
-                "temperature": 0.0,
-                "ignore_eos": True,
-                "requests": None,
-                "duration_s": None,
-                "rate_per_s": None,
-            }
-        )
+        return priced_traffic(self.plan_.profile, concurrency)
 
     async def run(self, ledger: Ledger, stop: Stop) -> None:
         assert self._folder is not None
@@ -182,7 +173,7 @@ class Breakeven:
         drafted: list[RequestRecord] = []
         traffic = self._traffic(load)
         for block in range(self.plan_.blocks):
-            prompts = _window(self.plan_.prompts, block * load, load)
+            prompts = window(self.plan_.prompts, block * load, load)
             turn = block % len(settings)
             for k in (*settings[turn:], *settings[:turn]):
                 which = 1 if k is None else 0
@@ -204,23 +195,11 @@ class Breakeven:
     ) -> None:
         broken = set().union(*(tally.broken for tally in tallies.values()))
         plain = tallies[0].whole(broken)
-        for k in self.plan_.ks:
-            found = contrast(STEP, plain, tallies[k].whole(broken), seed=self.seed)
-            if found.value is None or found.a is None or found.b is None:
-                self._notes.append(f"K={k} at {load}: {found.absent}")
-                continue
-            point = StepPoint(
-                concurrency=load,
-                k=k,
-                plain_step_ms=found.a,
-                step_ms=found.b,
-                required_length=found.value,
-                required_interval=found.interval,
-                chosen_length=expected_length(self.plan_.rate, k),
-                measured_length=_length(tallies[k].whole(broken)),
-                groups=found.groups,
-            )
-            self._steps.append(point)
+        priced = {k: tally for k, tally in tallies.items() if k is not None}
+        points, notes = step_points(load, priced, self.plan_, broken, self.seed)
+        self._steps += points
+        self._notes += notes
+        for point in points:
             self._tell_point(PointMeasured(point.sentence, asdict(point)), ledger)
         drafter = tallies.get(None)
         if drafter is None:
@@ -297,7 +276,54 @@ class Breakeven:
         return table
 
 
-def _window(prompts: Sequence[Prompt], start: int, count: int) -> tuple[Prompt, ...]:
+def priced_traffic(profile: Profile, concurrency: int) -> Traffic:
+    """Greedy answers that are all as long as may be, this many at a time."""
+    return profile.traffic.model_copy(
+        update={
+            "concurrency": concurrency,
+            "temperature": 0.0,
+            "ignore_eos": True,
+            "requests": None,
+            "duration_s": None,
+            "rate_per_s": None,
+        }
+    )
+
+
+def step_points(
+    load: int,
+    tallies: Mapping[int, Tally],
+    plan: BreakevenPlan,
+    broken: set[Cell],
+    seed: int,
+) -> tuple[list[StepPoint], list[str]]:
+    """What every K costs at a load, against K=0; and why one has no figure."""
+    plain = tallies[0].whole(broken)
+    points: list[StepPoint] = []
+    notes: list[str] = []
+    for k in plan.ks:
+        treated = tallies[k].whole(broken) if k in tallies else {}
+        found = contrast(STEP, plain, treated, seed=seed)
+        if found.value is None or found.a is None or found.b is None:
+            notes.append(f"K={k} at {load}: {found.absent}")
+            continue
+        points.append(
+            StepPoint(
+                concurrency=load,
+                k=k,
+                plain_step_ms=found.a,
+                step_ms=found.b,
+                required_length=found.value,
+                required_interval=found.interval,
+                chosen_length=expected_length(plan.rate, k),
+                measured_length=_length(treated),
+                groups=found.groups,
+            )
+        )
+    return points, notes
+
+
+def window(prompts: Sequence[Prompt], start: int, count: int) -> tuple[Prompt, ...]:
     return tuple(prompts[(start + n) % len(prompts)] for n in range(count))
 
 

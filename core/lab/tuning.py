@@ -131,7 +131,7 @@ def _notes(profile: Profile, share: float) -> tuple[str, ...]:
 
 def with_schedule(profile: Profile, found: Tuned, name: str) -> Profile:
     """``profile`` with the schedule, under another name; its K is the largest of the schedule's."""
-    return _with_drafter(
+    return with_settings(
         profile,
         name,
         k=max(1, *(choice.k for choice in found.choices)),
@@ -144,10 +144,15 @@ def with_k(profile: Profile, k: int, name: str) -> Profile:
     """``profile`` with one K for all loads; without a drafter where that is 0."""
     if k == 0:
         return profile.without_drafter().model_copy(update={"name": name})
-    return _with_drafter(profile, name, k=k, k_by_batch_size=[], description="")
+    return with_settings(profile, name, k=k, k_by_batch_size=[], description="")
 
 
-def _with_drafter(profile: Profile, name: str, *, description: str, **drafter: Any) -> Profile:
+def with_settings(profile: Profile, name: str, *, description: str, **drafter: Any) -> Profile:
+    """``profile`` under another name, with other settings of its drafter.
+
+    Raises:
+        ConfigurationError: they make no profile.
+    """
     table = profile.model_dump(mode="json", exclude_unset=True)
     table["drafter"] = {
         **profile.drafter.model_dump(mode="json", exclude_defaults=True),
@@ -158,5 +163,5 @@ def _with_drafter(profile: Profile, name: str, *, description: str, **drafter: A
         return Profile.model_validate({**table, "name": name, "description": description})
     except ValidationError as error:
         raise ConfigurationError(
-            f"the tuned settings make no profile: {error.errors()[0]['msg']}"
+            f"these settings make no profile: {error.errors()[0]['msg']}"
         ) from None

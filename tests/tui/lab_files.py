@@ -36,14 +36,21 @@ def put(store: Store, row: dict[str, Any], pid: int | None = None) -> None:
     )
 
 
+def real_results() -> list[dict[str, Any]]:
+    """What real runs found, put into the store."""
+    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text(encoding="utf-8"))
+    with Store() as store:
+        for row in reversed(rows):
+            put(store, row)
+    return rows
+
+
 def results() -> None:
     """Results of every kind, newest first a comparison that this process writes."""
-    rows = json.loads(RESULTS.read_text(encoding="utf-8"))
     with Store() as store:
         if store.experiments():
             return
-        for row in reversed(rows):
-            put(store, row)
+        rows = real_results()
         started = rows[0]["started_unix"] + 600
         running = {
             **rows[-1],
