@@ -196,17 +196,34 @@ def samples_of(text: str) -> Iterator["Sample"]:
         ExpositionError: a line that is needed is malformed.
     """
     for line in _needed_lines(text):
-        if len(line) > LONGEST_LINE:
-            raise _malformed(line, f"it has {len(line)} characters")
-        end = line.rfind("}") + 1
-        if end == 0:
-            end = _NAME.match(line).end()  # type: ignore[union-attr]  # it matches the empty text, too
-        elif line[end : end + 1] not in (" ", "\t"):
-            raise _malformed(line, "no space stands before the value")
-        try:
-            yield _place(line[:end]), _value(line[end:])
-        except _PARSER_ERRORS as error:
-            raise _malformed(line, "name, labels and value were expected") from error
+        yield _sample(line)
+
+
+def sample_of(line: str) -> "Sample | None":
+    """The sample of one line, None where it has no role.
+
+    Raises:
+        ExpositionError: the line is needed and malformed.
+    """
+    place = line.find(PREFIX)
+    name = None if place < 0 else _NAME.match(line, place)
+    if name is None or name.group() not in ROLES or not _begins_line(line, place):
+        return None
+    return _sample(line[place:].strip())
+
+
+def _sample(line: str) -> "Sample":
+    if len(line) > LONGEST_LINE:
+        raise _malformed(line, f"it has {len(line)} characters")
+    end = line.rfind("}") + 1
+    if end == 0:
+        end = _NAME.match(line).end()  # type: ignore[union-attr]  # it matches the empty text, too
+    elif line[end : end + 1] not in (" ", "\t"):
+        raise _malformed(line, "no space stands before the value")
+    try:
+        return _place(line[:end]), _value(line[end:])
+    except _PARSER_ERRORS as error:
+        raise _malformed(line, "name, labels and value were expected") from error
 
 
 def _value(text: str) -> float:

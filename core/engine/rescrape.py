@@ -6,6 +6,7 @@ from specpanel.core.engine.metrics import (
     Sample,
     exposition_of,
     refuse_or_explain,
+    sample_of,
     samples_of,
 )
 
@@ -39,7 +40,7 @@ class ExpositionReader:
         read: dict[str, Sample | None] = {}
         samples: list[Sample] = []
         for line in part.split("\n"):
-            sample = self._read[line] if line in self._read else next(samples_of(line), None)
+            sample = self._read[line] if line in self._read else sample_of(line)
             read[line] = sample
             if sample is not None:
                 samples.append(sample)

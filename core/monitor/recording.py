@@ -7,7 +7,8 @@ over, so that an older specpanel reads a newer recording as far as it can.
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ SCHEMA_VERSION = 1
 
 def line(kind: str, content: dict[str, Any]) -> str:
     """One line of the stream, without its line end."""
-    found = {"schema_version": SCHEMA_VERSION, "kind": kind, **_finite(content)}
+    return _line(kind, plain(content))
+
+
+def _line(kind: str, content: dict[str, Any]) -> str:
+    found = {"schema_version": SCHEMA_VERSION, "kind": kind, **content}
     text = json.dumps(found, ensure_ascii=False)
     try:
         text.encode()
@@ -30,18 +35,29 @@ def line(kind: str, content: dict[str, Any]) -> str:
 
 
 def frame_line(frame: Frame) -> str:
-    return line("frame", asdict(frame))
+    return _line("frame", plain(frame))
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they are absent values."""
-    if isinstance(value, float):
+def plain(value: Any) -> Any:
+    """Records as objects of JSON, which has no NaN and no infinity: they are absent values."""
+    kind = type(value)
+    if kind is float:
         return value if math.isfinite(value) else None
+    if value is None or kind is int or kind is str or kind is bool:
+        return value
+    if names := _fields_of(kind):
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...]:
+    """The fields of a kind of record; empty for all that is none."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
 
 
 class Recorder:

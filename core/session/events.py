@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from specpanel.core.engine.chosen import Choice
 from specpanel.core.monitor.frame import Frame
-from specpanel.core.monitor.recording import line
+from specpanel.core.monitor.recording import frame_line, line
 from specpanel.core.session.summary import Summary
 from specpanel.core.speculation.pathologies import Pathology
 from specpanel.core.traffic.records import RequestRecord
@@ -165,8 +165,10 @@ Listener = Callable[[Event], None]
 
 def event_line(event: Event) -> str:
     """The event as one line of the stream. Fields of a record stand at the top, not in an object."""
+    if isinstance(event, FrameTaken):  # one a second
+        return frame_line(event.frame)
     content: dict[str, Any] = asdict(event)
-    if isinstance(event, FrameTaken | SummaryMade):
+    if isinstance(event, SummaryMade):
         content = content[event.kind]
     elif isinstance(event, PathologyFound):
         content = {"elapsed_s": event.elapsed_s, **content["pathology"]}
