@@ -72,12 +72,11 @@ def training_runs(owners: Mapping[Path, Owner] | None = None) -> list[TrainingRu
 
 
 def folder_stamps() -> tuple[tuple[str, int], ...]:
-    """Changes when a run is added or removed; a look at one folder a recipe."""
+    """Changes when a run is begun, gone on with or removed: the times of the folders of recipes and runs."""
     place, stamps = training_folder(), []
-    with suppress(OSError):
-        for folder in (place, *place.iterdir()):
-            with suppress(OSError):
-                stamps.append((folder.name, folder.stat().st_mtime_ns))
+    for folder in (place, *place.glob("*/"), *place.glob("*/*/")):
+        with suppress(OSError):
+            stamps.append((str(folder), folder.stat().st_mtime_ns))
     return tuple(sorted(stamps))
 
 

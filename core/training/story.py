@@ -106,7 +106,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the run ended; ``failure`` is its sentence and fix."""
+    """How the run ended; ``failure`` is its sentence and fix. ``took_s`` is of all stages that have a
+    result, where that is told, else of this run alone."""
 
     state: EndState
     failure: str | None
@@ -229,7 +230,9 @@ class Story:
     def _take_recipe(self, line: Mapping[str, Any]) -> None:
         recipe = line.get("recipe")
         self.recipe = recipe if isinstance(recipe, Mapping) else {}
-        self.stages, self.troubles = {}, []
+        ended = [one for one in self.stages.values() if one.state in ("done", "as before")]
+        self.stages = {one.name: replace(one, state="as before") for one in ended}
+        self.troubles = []
         self.saving, self.ending, self.resumed_from = False, None, None
         self.note, self.dropped = "", 0.0
 
@@ -351,7 +354,8 @@ class Story:
         failure = _text(line.get("failure")) or None
         stopped = line.get("interrupted") is True
         state: EndState = "failed" if failure else "stopped" if stopped else "done"
-        took_s = number(line.get("took_s"))
+        minutes = number(line.get("minutes"))
+        took_s = number(line.get("took_s")) if minutes is None else 60 * minutes
         self.ending = Ending(state, failure, took_s, line.get("resumable") is True)
         self.saving = False
         running = self.running

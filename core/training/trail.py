@@ -134,7 +134,7 @@ def last_log_line(log: Path) -> str:
         return ""
     for line in reversed(lines):
         text = one_line(" ".join(line.decode("utf-8", "replace").split()), 400)
-        if text:
+        if any(char.isalnum() for char in text):
             return text
     return ""
 

@@ -13,6 +13,7 @@ BEGAN_UNIX = 1796056108.0  # 2026-11-30 16:28:28 UTC
 def copy_training(name: str, *, began_unix: float = BEGAN_UNIX, whole: bool = True) -> Path:
     """A run in our folder; without ``whole`` as it was when it had been stopped."""
     root = data_folder() / "training" / name
+    shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(SAMPLE, root)
     for path in (root / "events.ndjson", root / "events-2.ndjson"):
         text = path.read_text(encoding="utf-8").replace("/srv/training/run", str(root))

@@ -32,6 +32,7 @@ from specpanel.core.training.story import Story, Trouble
 from specpanel.core.training.trail import Trail
 
 _TICKS_BETWEEN_LOOKS = 4
+_TICKS_BETWEEN_SCANS = 60
 _REDRAW_S = 0.25  # while a long file of events is read
 _LEAST_FREE = 0.1
 _NAMES_FROM = 100
@@ -111,6 +112,8 @@ class TrainScreen(TrainActions):
         self._ticks += 1
         if self._ticks % _TICKS_BETWEEN_LOOKS == 0 and self._list_is_stale():
             self.reread()
+        elif self._ticks % _TICKS_BETWEEN_SCANS == 0:
+            self.reread()  # one may have been started in a folder elsewhere
         self._show_head()  # the seconds of a running stage
         if self._follower is None or self._follower.is_finished:
             trail = self._trail
@@ -138,7 +141,7 @@ class TrainScreen(TrainActions):
         self._stamps = folder_stamps()
         self.chooser.reading = True
         self.chooser.redraw()
-        self.run_worker(self._read_shelf(), group="train-shelf", exclusive=True)
+        self.run_worker(self._read_shelf, group="train-shelf", exclusive=True)
 
     async def _read_shelf(self) -> None:
         before = self.run
@@ -189,7 +192,7 @@ class TrainScreen(TrainActions):
             self._follow()
 
     def _follow(self) -> None:
-        self._follower = self.run_worker(self._read_trail(), group="train-trail", exclusive=True)
+        self._follower = self.run_worker(self._read_trail, group="train-trail", exclusive=True)
 
     async def _read_trail(self) -> None:
         """Takes all that was written since, a slice at a time, and draws."""
@@ -306,7 +309,7 @@ class TrainScreen(TrainActions):
             return self.story.note or "no alarm"
         took = "" if ending.took_s is None else f" after {seconds(ending.took_s)}"
         if ending.state == "done":
-            return f"finished{took}; no alarm"
+            return f"finished{took} in all; no alarm"
         start = self.keymap.shown("train.start")
         return f"stopped{took}" + (f"; {start} goes on with it" if ending.resumable else "")
 

@@ -14,6 +14,7 @@ from specpanel.core.training.curve import Curve
 from specpanel.core.training.story import STARVED, Position, Story, mean
 
 _FEWEST_STEPS = 10
+_LONG_TITLE_FROM = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class StepSubject:
 
     id: str
     title: str
+    short_title: str
     series: tuple[Series, ...]
     curves: Callable[[Story], tuple[Curve, ...]]
     show_value: Callable[[float], str]
@@ -40,13 +42,15 @@ SUBJECTS: dict[str, StepSubject] = {
         StepSubject(
             "loss",
             "Loss",
+            "Loss",
             (Series("train", "series-1", 1), Series("val", "series-2", 0)),
             lambda story: (story.loss, story.validation_loss),
             lambda value: f"{value:.2f}",
         ),
         StepSubject(
             "length",
-            "Expected AL",
+            "Expected acceptance length",
+            "Exp. AL",
             (Series("train", "series-1", 1), Series("val", "series-2", 0)),
             lambda story: (story.length, story.validation_length),
             lambda value: f"{value:.2f}",
@@ -57,6 +61,7 @@ SUBJECTS: dict[str, StepSubject] = {
         StepSubject(
             "rate",
             "Learning rate",
+            "Learning rate",
             (Series("lr", "series-3", 0),),
             lambda story: (story.learning_rate,),
             _rate,
@@ -65,6 +70,7 @@ SUBJECTS: dict[str, StepSubject] = {
         ),
         StepSubject(
             "speed",
+            "Tokens/s",
             "Tokens/s",
             (Series("trained", "series-1", 0),),
             lambda story: (story.tokens_per_s,),
@@ -133,6 +139,8 @@ class StepChart(Pane):
         self.plot.empty_reason = "" if any(len(curve) for curve in curves) else f"n/a: {reading}"
 
     def on_resize(self) -> None:
+        long = self.size.width >= _LONG_TITLE_FROM
+        self.title = self.subject.title if long else self.subject.short_title
         self.forget_rows()
         self.reload()
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
-from specpanel.app.tui.ink import Line, Span, clean, fit, spread, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, spread, width_of, wrap
 from specpanel.app.tui.train_words import (
     SEVERITIES,
     STAGES,
@@ -102,13 +102,18 @@ class TrainHead(Pane):
         )
 
     def _in_one(self, stages: Sequence[StageCourse], width: int) -> Line:
-        spans: list[Span] = []
-        for stage in stages:
-            glyph, word, ink = self._glyph(stage)
-            took = self._took(stage)
-            spans += [(f" {glyph} ", ink), (stage.name, "text"), (f" {word}", ink)]
-            spans.append((f" {took} " if took else " ", "strong"))
-        return tuple(spans)
+        """All in a row; where that is too long, the word of those that are done is left out."""
+        for brief in (False, True):
+            spans: list[Span] = []
+            for stage in stages:
+                glyph, word, ink = self._glyph(stage)
+                said = "" if brief and stage.state in ("done", "as before") else f" {word}"
+                took = self._took(stage)
+                spans += [(f" {glyph} ", ink), (stage.name, "text"), (said, ink)]
+                spans.append((f" {took} " if took else " ", "strong"))
+            if width_of(spans) <= width:
+                break
+        return tuple(span for span in spans if span[0])
 
 
 class TrainFoot(Pane):

@@ -99,9 +99,7 @@ class CheckpointTable(Pane):
         pointer = (">" if self.glyphs.name == "ascii" else "▸") if chosen else " "
         served = story.served.get(one.step)
         length = served.heldout if served else served_length(one.path, self._promotions)
-        gap = served.gap if served else None
-        if gap is None and length is not None and one.predicted:
-            gap = length / one.predicted - 1
+        gap = length / one.predicted - 1 if length is not None and one.predicted else None
         large = gap is not None and gap < -LARGEST_GAP
         star = "*" if one.best else " "
         ink = "title-selected" if chosen else "text"
@@ -125,7 +123,14 @@ class CheckpointTable(Pane):
 
     def _below(self, story: Story, width: int) -> Iterator[Line]:
         """Why a gap is large, and what was promoted."""
-        for served in story.served.values():
+        for served in sorted(story.served.values(), key=lambda one: -one.step):
+            if served.gap is not None:
+                ink = "warn" if served.gap < -LARGEST_GAP else "good"
+                yield (
+                    (f" {served.step:>7}  ", "muted"),
+                    (f"train-to-serve {served.gap * 100:+.1f} %", ink),
+                    (f" ({shown(served.validation)} on val.)", "muted"),
+                )
             for cause in served.causes[:2]:
                 for part in wrap(clean(f"step {served.step}: {cause}"), max(10, width - 2)):
                     yield ((f" {part}", "warn"),)
@@ -141,7 +146,7 @@ class CheckpointTable(Pane):
                 (f" {step} on {clean(one.server)}{pause}", "muted"),
             )
         if story.served or any(one.best for one in story.checkpoints.values()):
-            yield ((" * best validation; foretold is of its trainer", "faint"),)
+            yield ((" * best in validation", "faint"),)
 
 
 def _heading(wide: bool) -> Line:
