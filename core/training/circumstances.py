@@ -11,6 +11,7 @@ from specpanel.core.checkpoints.tokenizer import tokenizer_digest
 from specpanel.core.traffic.records import Prompt, RequestRecord
 from specpanel.core.training.dataset_checks import TokenRow
 from specpanel.core.training.drafter_identity import mapping_digest
+from specpanel.core.training.evaluation import by_tokens
 from specpanel.core.training.gap_causes import Circumstances
 from specpanel.core.training.measuring import single_questions
 from specpanel.core.training.records import Acceptance, Checkpoint
@@ -70,7 +71,7 @@ def circumstances(
         mapping_now=mapping_digest(place),
         coverage=facts.get("coverage"),
         served_length=acceptance.acceptance_length,
-        token_weighted=acceptance.token_weighted,
+        token_weighted=acceptance.token_weighted if by_tokens(checkpoint.prediction) else None,
         predicted=checkpoint.prediction.acceptance_length if checkpoint.prediction else None,
     )
 

@@ -19,7 +19,13 @@ from specpanel.core.training.algorithms import KINDS
 from specpanel.core.training.circumstances import circumstances, validation_prompts
 from specpanel.core.training.data_stage import file_digest
 from specpanel.core.training.drafting_server import drafting
-from specpanel.core.training.evaluation import acceptance_of, best_served, gap, length_of
+from specpanel.core.training.evaluation import (
+    acceptance_of,
+    best_served,
+    by_tokens,
+    gap,
+    length_of,
+)
 from specpanel.core.training.events import CheckpointMeasured, Progressed
 from specpanel.core.training.gap_causes import causes, is_large
 from specpanel.core.training.measuring import ask_each, single_questions
@@ -148,7 +154,10 @@ class _Evaluating:
                 checkpoint, same if validation else other, validation or heldout, served
             ),
             took_s=time.monotonic() - began_s,
-            gap_by_tokens=gap(validation.token_weighted if validation else None, predicted),
+            gap_by_tokens=gap(
+                validation.token_weighted if validation and by_tokens(prediction) else None,
+                predicted,
+            ),
         )
 
     async def _validation(self, checkpoint: Checkpoint) -> tuple[Prompt, ...]:

@@ -6,6 +6,7 @@ from statistics import fmean
 from specpanel.core.speculation.acceptance import step_acceptance
 from specpanel.core.speculation.contrast import sums_of
 from specpanel.core.traffic.records import RequestRecord
+from specpanel.core.training.progress import WALKED
 from specpanel.core.training.records import (
     Acceptance,
     Evaluation,
@@ -56,6 +57,11 @@ def token_weighted(records: Iterable[RequestRecord]) -> float | None:
 def gap(served: float | None, predicted: float | None) -> float | None:
     """How far serving is from what was foretold, relative to it; negative where it is worse."""
     return None if served is None or not predicted else served / predicted - 1
+
+
+def by_tokens(prediction: Prediction | None) -> bool:
+    """Whether the trainer averaged over tokens; where it walked answers draft by draft, it did not."""
+    return prediction is not None and prediction.formula != WALKED
 
 
 def best_served(evaluations: Iterable[Evaluation]) -> Evaluation | None:

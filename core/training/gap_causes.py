@@ -19,8 +19,9 @@ _NOTHING = 1.1  # acceptance length below which next to nothing is accepted
 class Circumstances:
     """What is known of training and of serving; None where it is not.
 
-    ``prompt_tokens`` are (in the rows, as served) of the same validation prompts. ``answer_tokens`` is the
+    ``prompt_tokens`` are (in the rows, as served) of the same validation prompts. ``served_tokens`` is the
     mean length of a served answer. ``window`` is the drafter's, None with full attention.
+    ``token_weighted`` is what was served as a trainer averages that counts tokens; None where it did not.
     """
 
     tokenizer_then: str | None
@@ -64,7 +65,7 @@ def causes(found: Circumstances) -> tuple[CauseCheck, ...]:
 def _averaging(found: Circumstances) -> CauseCheck:
     name = "averaging"
     if not found.token_weighted or not found.predicted or not found.served_length:
-        return CauseCheck(name, "unknown", "what was served is not known by tokens")
+        return CauseCheck(name, "same", "the prediction counts drafts, as serving does")
     rest = found.token_weighted / found.predicted - 1
     shown = (
         "the trainer averages over tokens, serving over drafts, of which hard prompts take more: over tokens "

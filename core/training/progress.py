@@ -39,6 +39,10 @@ class Saved:
     kept: str | None
 
 
+# The formula of a prediction that counts drafts, as serving does, and not tokens.
+WALKED = "validation answers, draft by draft"
+
+
 def prediction(metrics: Mapping[str, Any]) -> Prediction:
     """What the accuracies of one step or validation predict; names without their ``_epoch``."""
     eagle = _by_position(metrics, _UNCONDITIONAL)
@@ -69,9 +73,7 @@ def walked(walk: Any) -> Prediction | None:
         PositionAccuracy(position, now / drafts, now / before if before else None)
         for position, (before, now) in enumerate(pairwise(counts))
     )
-    return Prediction(
-        1.0 + sum(counts[1:]) / drafts, positions, "validation answers, draft by draft"
-    )
+    return Prediction(1.0 + sum(counts[1:]) / drafts, positions, WALKED)
 
 
 def _chained(alone: list[tuple[int, float]]) -> list[PositionAccuracy]:

@@ -105,9 +105,9 @@ class Evaluation:
 
     ``heldout`` are prompts that training never saw. ``validation`` are the prompts whose rows the trainer
     made ``predicted`` from, so ``gap`` (acceptance length served there / predicted - 1) is of training
-    against serving alone, and ``gap_by_tokens`` the same with the trainer's own average. ``heldout_gap``
-    holds the difference of the prompts as well. ``way``: a server of its own, or swapped into one.
-    ``failure``: why it was not measured. ``checks`` are there where the gap is large.
+    against serving alone; where the trainer averaged over tokens, ``gap_by_tokens`` does so, too.
+    ``heldout_gap`` holds the difference of the prompts as well. ``way``: a server of its own, or swapped
+    into one. ``failure``: why it was not measured. ``checks`` are there where the gap is large.
     """
 
     checkpoint: Path
