@@ -35,8 +35,8 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     folder = tmp_path / "run"
     run = specpanel.run(
         *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
-        *(*ports, "--set", "trainer.checkpoint_freq=0.5"),
-        seconds=500,
+        *ports,
+        seconds=900,
     )
     assert run.code == 0, run.err
     lines = run.lines
@@ -72,10 +72,11 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     assert summary["best"]["mapping_sha256"] is not None
     assert summary["best"]["prediction"]["acceptance_length"] >= 1.0
 
-    # Served by vLLM: the first checkpoint by a server of its own, the other swapped into it.
+    # Served by vLLM: the first checkpoint by a server of its own, the others swapped into it.
     evaluations = of(lines, "evaluation")
-    assert [one["way"] for one in evaluations] == ["started", "swapped"]
-    assert evaluate["evaluated"] == 2
+    ways = [one["way"] for one in evaluations]
+    assert ways == ["started", *["swapped"] * (len(ways) - 1)]
+    assert evaluate["evaluated"] == len(ways) >= 2
     served = summary["served_best"]["heldout"]
     assert served["prompts"] == 8
     assert served["drafts"] > 0
