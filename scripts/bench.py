@@ -125,10 +125,11 @@ class SharedDevices:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Watching some servers: CPU of all our processes, and bytes of a Frame as it is recorded."""
+    """Watching some servers: CPU of all our processes, what a Frame takes, and how many each server got."""
 
     cpu_percent: float
     frame_bytes: float
+    frames_a_second: float  # of each server; 1 when none was late
 
 
 async def watching(servers: int, url: str, seconds: float) -> Watching:
@@ -153,8 +154,9 @@ async def watching(servers: int, url: str, seconds: float) -> Watching:
         sizes.clear()
         used_s, began_s = cpu_s(process), time.monotonic()
         await asyncio.sleep(seconds)
-        share = 100 * (cpu_s(process) - used_s) / (time.monotonic() - began_s)
-        return Watching(share, statistics.mean(sizes))
+        took_s = time.monotonic() - began_s
+        share = 100 * (cpu_s(process) - used_s) / took_s
+        return Watching(share, statistics.mean(sizes), len(sizes) / took_s / servers)
     finally:
         for task in tasks:
             task.cancel()
@@ -167,15 +169,15 @@ def _in_child(servers: int, url: str, seconds: float) -> Watching:
     told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if told.returncode:
         raise RuntimeError(told.stderr[-2000:])
-    share, size = told.stdout.split()
-    return Watching(float(share), float(size))
+    return Watching(*map(float, told.stdout.split()))
 
 
 def _watching_child(words: Sequence[str]) -> None:
     servers, url, seconds = words
     with tempfile.TemporaryDirectory() as folder, this_is(script("h200x8"), Path(folder)):
         found = asyncio.run(watching(int(servers), url, float(seconds)))
-    sys.stdout.write(f"{found.cpu_percent} {found.frame_bytes}\n")
+    told = (found.cpu_percent, found.frame_bytes, found.frames_a_second)
+    sys.stdout.write(" ".join(map(str, told)) + "\n")
 
 
 def server_rows(port: int, rounds: int, seconds: float) -> Iterator[Row]:
@@ -189,6 +191,12 @@ def server_rows(port: int, rounds: int, seconds: float) -> Iterator[Row]:
             size = runs[-1].frame_bytes
             asked = f"at most {SERVERS_LIMIT:g} %" if servers == SERVERS[-1] else ""
             yield Row(f"watching {servers} servers and 8 devices", values, "{:.1f} %", asked)
+    yield Row(
+        f"Frames a second of each of {SERVERS[-1]} servers",
+        [run.frames_a_second for run in runs],
+        "{:.2f}",
+        "1",
+    )
     few, many = SERVERS[1], SERVERS[-1]
     step = (medians[many] - medians[few]) / (many - few)
     fixed = max(0.0, medians[few] - step * few)
@@ -225,11 +233,14 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of each run")
     parser.add_argument("--no-served", action="store_true", help="start no real vLLM")
     parser.add_argument("--port", type=int, default=20690)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "measurements.md")
     chosen = parser.parse_args()
     rounds, seconds = (1, 6.0) if chosen.quick else (3, 20.0)
+    rounds, seconds = chosen.rounds or rounds, chosen.seconds or seconds
     host = machine()
     rows: list[Row] = [Row("specpanel --help", cold_starts(5), "{:.2f} s of CPU")]
     parts: list[tuple[str, Callable[[], Iterator[Row]]]] = [

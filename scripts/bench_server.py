@@ -98,6 +98,14 @@ class Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A watcher that left is no news."""
+
+
 def with_engines(text: str, engines: int) -> str:
     """The exposition of so many data-parallel engines, from that of one."""
     lines = []
@@ -110,9 +118,7 @@ def with_engines(text: str, engines: int) -> str:
 def main() -> None:
     engines = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     Handler.exposition = Exposition(with_engines(EXPOSITION.read_text(encoding="utf-8"), engines))
-    server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
-    server.daemon_threads = True
-    server.serve_forever()
+    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ over, so that an older specpanel reads a newer recording as far as it can.
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from specpanel.core.devices.records import DeviceSample
 from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.private import private_opener
@@ -35,7 +36,34 @@ def _line(kind: str, content: dict[str, Any]) -> str:
 
 
 def frame_line(frame: Frame) -> str:
-    return _line("frame", plain(frame))
+    content = plain(replace(frame, devices=None))
+    if frame.devices is not None:
+        content["devices"] = _devices(frame.devices)
+    return _line("frame", content)
+
+
+class _Kept:
+    """The newest value of a kind as plain objects: devices and readings are the same in many Frames."""
+
+    def __init__(self) -> None:
+        self._value: object = None
+        self._plain: Any = None
+
+    def of(self, value: object) -> Any:
+        if value is not self._value:
+            self._value, self._plain = value, plain(value)
+        return self._plain
+
+
+_inventory, _readings = _Kept(), _Kept()
+
+
+def _devices(sample: DeviceSample) -> dict[str, Any]:
+    """The sample as objects of JSON, in the order of its fields."""
+    content: dict[str, Any] = plain(replace(sample, devices=(), readings=()))
+    content["devices"] = _inventory.of(sample.devices)
+    content["readings"] = _readings.of(sample.readings)
+    return content
 
 
 def plain(value: Any) -> Any:
