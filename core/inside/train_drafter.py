@@ -23,7 +23,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,19 +33,19 @@ from speculators.train import checkpointer, cli, data, dataloader, trainer
 from speculators.train.config import TrainConfig
 from torch.utils.data import DataLoader
 
-LONGEST_WAIT_S = 60.0
 KEPT_FILES = ("config.json", "model.safetensors", "generation_config.json")
 
 
 class Metrics(logging.Handler):
     """Writes what the trainer logs, and what we tell, as lines of JSON; each is flushed at once."""
 
-    def __init__(self, path: Path, walk: Any) -> None:
+    def __init__(self, path: Path, walk: Any, pace: Callable[[], None]) -> None:
         super().__init__()
         self._file = path.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
         self.spoilt = False  # a loss was no number: nothing is worth saving any more
         self._walk = walk
+        self._pace = pace
 
     def emit(self, record: logging.LogRecord) -> None:
         if not isinstance(record.msg, dict) or getattr(record, "hparams", False):
@@ -58,26 +58,13 @@ class Metrics(logging.Handler):
         if kind == "validation":
             told["walk"] = self._walk.told()
         self.tell(kind, told)
-        if kind == "step" and "SPECPANEL_PACE" in os.environ:
-            wait_as_told(Path(os.environ["SPECPANEL_PACE"]))
+        if kind == "step":
+            self._pace()
 
     def tell(self, kind: str, content: dict[str, Any]) -> None:
         text = json.dumps({"kind": kind, "unix": time.time(), **content}, default=str)
         with self._lock:
             self._file.write(text + "\n")
-
-
-def wait_as_told(place: Path) -> None:
-    """Leave the machine to the server beside it for a while; a shorter time counts at once."""
-    began_s = time.monotonic()
-    while True:
-        try:
-            wanted_s = min(LONGEST_WAIT_S, float(place.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return
-        if time.monotonic() - began_s >= wanted_s:
-            return
-        time.sleep(0.1)
 
 
 class Ahead(DataLoader):  # type: ignore[misc]
@@ -279,10 +266,12 @@ def main(arguments: list[str]) -> None:
         without_accelerator()
     sys.path.append(str(Path(__file__).parent))  # a safe path (PYTHONSAFEPATH) leaves it out
     from draft_walk import DraftWalk, walk_validation  # type: ignore[import-not-found]
+    from step_pace import wait_as_told  # type: ignore[import-not-found]
 
     walk = DraftWalk()
     walk_validation(walk)
-    metrics = Metrics(Path(os.environ["SPECPANEL_METRICS"]), walk)
+    pace = Path(os.environ.get("SPECPANEL_PACE", "/nowhere"))
+    metrics = Metrics(Path(os.environ["SPECPANEL_METRICS"]), walk, lambda: wait_as_told(pace))
     keep = os.environ.get("SPECPANEL_KEEP")
     Keeping(metrics, Path(keep) if keep else None).install()
     fetch_together(max(1, int(os.environ.get("SPECPANEL_IN_FLIGHT", "4"))))
