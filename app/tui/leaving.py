@@ -1,6 +1,7 @@
 """How the panel ends: asked, by a signal, or because its terminal has gone. A server is left running."""
 
 import asyncio
+import contextlib
 import os
 import sys
 import termios
@@ -27,7 +28,6 @@ class LeavingApp(DeskApp):
     _stopping = False
     _filler: Worker[None] | None = None
     _closer: Worker[None] | None = None
-
     detached: "list[Detached]"
     """Trainings and promotions that this panel began and whose end was not told yet."""
     _in_a_hurry: threading.Event
@@ -88,7 +88,12 @@ class LeavingApp(DeskApp):
         self._leave(reason=reason)
 
     def _leave_unseen(self) -> None:
-        """The terminal has gone: draw no more, because what nobody reads blocks the writer for good."""
+        """The terminal has gone: draw no more, because what nobody reads blocks the writer for good.
+
+        Where it is there after all (somebody sent the signal), it gets its modes back.
+        """
+        if self._terminal_is_there():
+            _give_terminal_back()
         if self._driver is not None:
             self._driver.write = _write_nothing  # type: ignore[method-assign]
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -158,6 +163,32 @@ class LeavingApp(DeskApp):
         except (termios.error, OSError, ValueError):
             return False
         return True
+
+
+# Mouse, focus and paste reports off, the keyboard as it was, cursor, wrapping, and the screen before ours.
+_MODES_OFF = (
+    *("\x1b[?1000l", "\x1b[?1002l", "\x1b[?1003l", "\x1b[?1006l", "\x1b[?1015l", "\x1b[?1016l"),
+    *(
+        "\x1b[?1004l",
+        "\x1b[?2004l",
+        "\x1b[?2048l",
+        "\x1b[<u",
+        "\x1b[?25h",
+        "\x1b[?7h",
+        "\x1b[?1049l",
+    ),
+)
+
+
+def _give_terminal_back() -> None:
+    """Turn off what we turned on, without ever waiting for a reader."""
+    with contextlib.suppress(OSError):
+        was_blocking = os.get_blocking(2)
+        os.set_blocking(2, False)
+        try:
+            os.write(2, "".join(_MODES_OFF).encode())
+        finally:
+            os.set_blocking(2, was_blocking)
 
 
 def _write_nothing(data: str) -> None:

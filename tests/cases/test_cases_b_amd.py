@@ -84,7 +84,9 @@ def test_b04_s11_the_two_dies_of_a_package_have_one_power(tmp_path: Path) -> Non
     assert totals(sample).memory_total_bytes == 4 * 65520 * 2**20
 
 
-def test_b05_s11_amdsmi_without_its_library_is_a_sentence_and_prints_nothing(tmp_path: Path) -> None:
+def test_b05_s11_amdsmi_without_its_library_is_a_sentence_and_prints_nothing(
+    tmp_path: Path,
+) -> None:
     environment = build(script("amdsmi_no_library"), tmp_path)
     ran = subprocess.run(
         [Path(sys.executable).with_name("specpanel"), "devices"],
