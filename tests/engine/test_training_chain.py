@@ -35,7 +35,7 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     folder = tmp_path / "run"
     run = specpanel.run(
         *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
-        *ports,
+        *(*ports, "--set", "trainer.checkpoint_freq=0.5"),  # one on the way, one at the end
         seconds=900,
     )
     assert run.code == 0, run.err
