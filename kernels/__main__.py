@@ -66,7 +66,7 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
     pattern: Any = request.pattern
     key = measure.key_of(request.dims, engine, device, dtype, pattern)
     report("device", asdict(key))
-    repeats = measure.Repeats(limit_s=3.0) if device == "cpu" else measure.Repeats(5, 20, 100)
+    repeats = measure.Repeats(limit_s=8.0) if device == "cpu" else measure.Repeats(5, 20, 100)
 
     planned = len(request.grid.cells())
     measured = 0

@@ -123,7 +123,7 @@ def fitted(
         if reason is None:
             pure = [cell for cell in mine if not cell.context]
             cached = [cell for cell in mine if cell.context]
-            rows[heads] = HeadRows(pure_ranges(pure, margin), context_ranges(cached))
+            rows[heads] = HeadRows(pure_ranges(pure, margin), context_ranges(cached, margin))
         else:
             refused[heads] = reason
     return Calibration(key, ordered, rows, refused, complete)

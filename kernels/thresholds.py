@@ -36,15 +36,17 @@ def pure_ranges(cells: Sequence[Cell], margin: float) -> Ranges:
     return ((max(wins), 0 if min(wins) == cells[0].query else min(wins)),)
 
 
-def context_ranges(cells: Iterable[Cell]) -> Ranges:
+def context_ranges(cells: Iterable[Cell], margin: float) -> Ranges:
     """With context: the ranges of length, each with its shortest query, that lose the least time.
 
+    What MQA loses counts where MHA won beyond doubt, what MHA loses always: doubt is for MQA.
     Every measured length may end a range, and every measured query of a range may be its shortest. The
     cheapest division is found exactly, by length from the shortest on; another range must be worth it.
     """
     by_length: dict[int, list[_Losses]] = {}
     for cell in cells:
-        losses = (cell.query, cell.regret(cell.mha), cell.regret("sparse_mqa"))
+        by_mqa = cell.regret("sparse_mqa") if cell.outcome(margin) > 0 else 0.0
+        losses = (cell.query, cell.regret(cell.mha), by_mqa)
         by_length.setdefault(cell.step.seq_len, []).append(losses)
     lengths = sorted(by_length)
     # best[n]: the loss of the first n lengths, and the ranges that have it.

@@ -23,10 +23,12 @@ from textual.pilot import Pilot
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.keys import KEYS
+from specpanel.app.tui.mla_store import save_calibration
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitScreen, StopScreen
 from specpanel.app.tui.screens.lab import LabScreen
 from specpanel.app.tui.screens.launch import LaunchScreen
+from specpanel.app.tui.screens.mla import MlaScreen
 from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
 from specpanel.core.errors import LaunchError
@@ -34,12 +36,14 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import read_recording
 from specpanel.core.session.desk import Desk
+from specpanel.kernels.calibrate import load
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # real results lie there, and what puts them into a store
 HOME = Path("/tmp/demo")
 RUN = "demo-ngram-20261130-154725"
 RECORDINGS = (ROOT / "docs" / "recordings" / f"{RUN}.ndjson",)
+CALIBRATION = ROOT / "docs" / "recordings" / "mla-calibration-cpu.json"
 OTHERS = ROOT / "tests" / "data" / "recordings"
 SIZES = ((120, 40), (80, 24))
 COLORS = 255
@@ -121,6 +125,14 @@ async def _lab(panel: Panel, pilot: Pilot[None]) -> None:
     await until(pilot, lambda: screen.list.found)
 
 
+async def _mla(panel: Panel, pilot: Pilot[None]) -> None:
+    screen = panel.screen
+    assert isinstance(screen, MlaScreen)
+    await until(pilot, lambda: screen.study and screen.drift_looked_at)
+    await pilot.press("p", "down", "right", "right", "right")  # DeepSeek-V3.2 at TP8
+    await _rest(panel, pilot)
+
+
 PICTURES = {
     "launch": Picture("launch", play=_launch),
     "launch-command": Picture("launch", ("v",), play=_launch),
@@ -134,6 +146,8 @@ PICTURES = {
     "lab": Picture("lab", ("end",), play=_lab),
     "lab-breakeven": Picture("lab", ("down", "down"), play=_lab),
     "lab-schedule": Picture("lab", play=_lab),
+    "mla": Picture("mla", play=_mla),
+    "mla-measured": Picture("mla", ("mla.measured", "mla.view"), play=_mla),
     "logs": Picture("logs", play=_rest),
     "sessions": Picture("sessions", play=_sessions),
     "sessions-compared": Picture("sessions", play=_compared),
@@ -161,6 +175,7 @@ def furnish() -> None:
         folder.mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "recordings" / f"{RUN}.log.txt", logs / f"{RUN}.log")
     importlib.import_module("tui.lab_files").real_results()
+    save_calibration(load(CALIBRATION.read_text(encoding="utf-8")))
     then = time.time() - 3600
     for path in (*RECORDINGS, *OTHERS.glob("*.ndjson")):
         copied = shutil.copy(path, runs)
