@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import free_port, wait_for
-from fakes.training.workshop import Told, Workshop
+from fakes.engine.workbench import wait_for
+from fakes.training.workshop import Told, Workshop, free_port
 
 from specpanel.core.engine.process import running_servers, stop_server
 from specpanel.core.errors import SpecpanelError
