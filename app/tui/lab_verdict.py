@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from textual.worker import Worker
+
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, fit, width_of
 from specpanel.app.tui.widgets.canvas import Canvas
@@ -68,7 +70,7 @@ class VerdictLine(Canvas):
         if served is not self._served or changes != self._changes:
             self._served, self._changes, self._read, self.standing = served, changes, None, None
             if drafts:
-                self.run_worker(self._reading, group="evidence", exclusive=True)
+                _: Worker[None] = self.run_worker(self._reading, group="evidence", exclusive=True)
         if drafts and frame is not None:
             self._judge(frame)
             self.redraw()
