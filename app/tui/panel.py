@@ -56,7 +56,7 @@ TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
 _TICKS_BETWEEN_TERMINAL_CHECKS = 10
 _SETTLED_S = 5.0
-_TICKS_BETWEEN_THEME_CHECKS = 4
+_TICKS_BETWEEN_THEME_CHECKS = 6  # each takes a thread
 
 
 @dataclass(frozen=True, slots=True)

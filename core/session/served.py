@@ -64,10 +64,11 @@ class Served:
             facts.ended.set()
 
     async def keep_looking(self) -> None:
-        """Look four times a second, until cancelled."""
-        while True:
+        """Look four times a second, until cancelled; of someone else's server there is nothing to see."""
+        while self.launch is not None or self.record is not None:
             self.look()
             await asyncio.sleep(LOOK_S)
+        await asyncio.Event().wait()
 
     def pids(self) -> list[int]:
         record = self.record

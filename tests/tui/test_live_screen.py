@@ -244,7 +244,9 @@ async def test_help_lists_every_key_and_closes() -> None:
 
 
 @pytest.mark.parametrize("size", [(59, 15), (60, 14), (20, 5), (1, 1)])
-async def test_f17_a_terminal_that_is_too_small_is_told_what_is_needed(size: tuple[int, int]) -> None:
+async def test_f17_a_terminal_that_is_too_small_is_told_what_is_needed(
+    size: tuple[int, int],
+) -> None:
     async with shown(synthetic_frames(30), size) as (panel, _, pilot):
         message = f"needs 60x15, has {size[0]}x{size[1]}"
         shown_text = " ".join(text(panel).split())
@@ -336,3 +338,20 @@ async def test_no_colour_leaves_patterns_and_glyphs(monkeypatch: pytest.MonkeyPa
 
 def test_frames_without_anything_are_still_frames() -> None:
     assert set(BARE) <= set(Frame.__dataclass_fields__)
+
+
+async def test_charts_over_a_resting_server_are_drawn_at_times_and_miss_nothing() -> None:
+    frames = list(synthetic_frames(60))
+    last = frames[-1]
+    resting = [replace(last, elapsed_s=last.elapsed_s + n) for n in range(1, 12)]
+    moving = replace(list(synthetic_frames(61))[-1], elapsed_s=last.elapsed_s + 12)
+    async with shown(frames) as (panel, live, pilot):
+        drawn = [0]
+        for frame in resting:
+            await hand(panel, pilot, [frame])
+            drawn.append(sum(chart.refreshed_regions for chart in live.charts))
+        assert 1 <= len(set(drawn[1:])) <= 3
+        await hand(panel, pilot, [moving])
+        rows = [chart.text_rows() for chart in live.charts]
+    async with shown([*frames, *resting, moving]) as (_, live, _):
+        assert rows == [chart.text_rows() for chart in live.charts]

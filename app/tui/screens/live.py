@@ -29,6 +29,7 @@ from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 
 WINDOWS_MINUTES = (1, 5, 15, 60)
+_RESTING_FRAMES = 5  # between two pictures of a server on which nothing moves
 _LINES_COME_IN_S = 5.0  # before the window begins, so that lines come in from the left
 
 
@@ -54,6 +55,8 @@ class LiveScreen(PanelScreen):
         self.timeline = timeline
         self.findings = findings
         self._seen = 0
+        self._charted = 0  # of the Frames that were seen, those that the charts have
+        self._drawn: Frame | None = None  # the newest of them
         self._newest: Frame | None = None
         self._now_s = 0.0
         self._busy = busy
@@ -101,7 +104,7 @@ class LiveScreen(PanelScreen):
         """The Moments that a chart shows, up to the newest that was shown, and the window in seconds."""
         window_s = self.window_minutes * 60.0
         since_s = self._now_s - window_s - _LINES_COME_IN_S
-        return self.timeline.moments(track, until=self._seen, since_s=since_s), window_s
+        return self.timeline.moments(track, until=self._charted, since_s=since_s), window_s
 
     # What comes in
 
@@ -119,18 +122,32 @@ class LiveScreen(PanelScreen):
         before, self._seen = self._seen, timeline.count
         self._newest, self._now_s = timeline.latest, timeline.now_s
         self._show_newest(host=False)
+        # Textual draws all between two changes: with still charts the host, far below, gets a pass
+        # of its own half a second later.
+        still = not self._show_charts() and before > 0
+        self._host_waits = still and not self._host_waits
+        if not self._host_waits:
+            self._show_host()
+
+    def _show_charts(self) -> bool:
+        """Hands the charts what they have not seen; gives back whether their picture changed."""
+        if self._rests():
+            return False
+        before, self._charted, self._drawn = self._charted, self._seen, self._newest
         drawn = sum(chart.refreshed_regions for chart in self.charts)
         for chart in self.charts:
             if chart.display:
-                chart.show(timeline.moments(chart.track, before, self._seen), self._newest)
+                chart.show(self.timeline.moments(chart.track, before, self._seen), self._newest)
             else:
                 chart.know(self._newest)
-        # Textual draws all between two changes: with still charts the host, far below, gets a pass
-        # of its own half a second later.
-        still = drawn == sum(chart.refreshed_regions for chart in self.charts)
-        self._host_waits = still and before > 0 and not self._host_waits
-        if not self._host_waits:
-            self._show_host()
+        return drawn != sum(chart.refreshed_regions for chart in self.charts)
+
+    def _rests(self) -> bool:
+        """Whether the charts can wait: they were drawn a moment ago and only time has moved since."""
+        if self._drawn is None or self._newest is None:
+            return False
+        recent = self._seen - self._charted < _RESTING_FRAMES
+        return recent and _what_moves(self._newest) == _what_moves(self._drawn)
 
     def _show_host(self) -> None:
         self._host_waits = False
@@ -313,3 +330,11 @@ class LiveScreen(PanelScreen):
 
     def _drop_cursor(self) -> None:
         self.charts[self.selected].drop_cursor()
+
+
+def _what_moves(frame: Frame) -> tuple[object, ...]:
+    """What of a Frame changes while a server works, or when something happens to it."""
+    engine = frame.engine
+    load = None if engine is None else (engine.running, engine.waiting, engine.requests_finished)
+    state = (frame.epoch, frame.server.state, frame.server.url, frame.scrape.state, frame.mark)
+    return (frame.totals, load, state)

@@ -108,6 +108,25 @@ class Canvas(Widget):
             strip = self._shown_strips[y] = self._strip(self._shown_rows[y])
         return strip
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What Textual's own gives, without the way through borders, padding and links: none has any.
+
+        All widgets between two changes are asked for their lines at each change, so this is what a
+        redraw costs.
+        """
+        if self.outer_size != self.size or self.opacity < 1:
+            return super().render_lines(crop)
+        filters, background = self.get_line_filters(), self.background_colors[1]
+        left, right = crop.column_span
+        whole = (left, right) == (0, self.size.width)
+        strips = []
+        for y in crop.line_range:
+            strip = self.render_line(y)
+            for line_filter in filters:
+                strip = strip.apply_filter(line_filter, background)
+            strips.append(strip if whole else strip.crop(left, right))
+        return strips
+
     def _strip(self, row: Line) -> Strip:
         styles = self._inks
         if styles is None:
