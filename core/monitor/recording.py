@@ -68,7 +68,7 @@ def _devices(sample: DeviceSample) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Records as objects of JSON, which has no NaN and no infinity: they are absent values."""
-    kind = type(value)
+    kind: type = type(value)
     if kind is float:
         return value if math.isfinite(value) else None
     if value is None or kind is int or kind is str or kind is bool:
