@@ -13,7 +13,7 @@ from specpanel.core.errors import ServerUnreachableError
 from specpanel.core.printable import one_line, without_secrets
 from specpanel.core.web import server_root
 
-_DEADLINE_S = 10.0
+DEADLINE_S = 10.0
 _CONNECT_S = 3.0
 _MOST_METRICS_BYTES = 32 << 20
 _MOST_JSON_BYTES = 4 << 20
@@ -42,7 +42,7 @@ class MetricsBody:
 class EngineClient:
     """One server. Every call has a deadline and says why it failed instead of raising."""
 
-    def __init__(self, url: str, *, deadline_s: float = _DEADLINE_S) -> None:
+    def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
         self.url = server_root(url)
         self._deadline_s = deadline_s
         self._found: dict[str, str] = {}  # where a path really is

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from specpanel.core.engine.client import EngineClient, Health
+from specpanel.core.engine.client import DEADLINE_S, EngineClient, Health
 from specpanel.core.engine.metrics import EngineCounters, ExpositionError
 from specpanel.core.engine.rescrape import ExpositionReader
 from specpanel.core.engine.several import together
@@ -24,9 +24,13 @@ class Scrape:
 class Scraper:
     """A server's health, and its metrics from ``metrics_urls`` (its own address where there are none)."""
 
-    def __init__(self, url: str, metrics_urls: Sequence[str] = ()) -> None:
-        self._server = EngineClient(url)
-        clients = tuple(EngineClient(one) for one in metrics_urls) or (self._server,)
+    def __init__(
+        self, url: str, metrics_urls: Sequence[str] = (), *, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self._server = EngineClient(url, deadline_s=deadline_s)
+        clients = tuple(EngineClient(one, deadline_s=deadline_s) for one in metrics_urls) or (
+            self._server,
+        )
         self._sources = tuple((client, ExpositionReader()) for client in clients)
 
     async def __aenter__(self) -> Self:

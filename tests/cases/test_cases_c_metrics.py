@@ -523,7 +523,7 @@ async def test_s18_every_behaviour_of_metrics_has_a_calm_word_of_its_own(
     name: str, server: PlainServer
 ):
     server.answers["/metrics"], words = ERRORS[name]
-    async with Scraper(server.url) as scraper:
+    async with Scraper(server.url, deadline_s=120) as scraper:
         found = await scraper.scrape()
     assert found.counters is None
     assert words in str(found.error)
@@ -536,7 +536,7 @@ async def test_s18_twelve_megabytes_of_good_metrics_are_read(server: PlainServer
     padding = b"".join(other % number for number in range(420_000))
     assert len(padding) > 12e6
     server.answers["/metrics"] = answer("200 OK", padding + REAL.encode())
-    async with Scraper(server.url) as scraper:
+    async with Scraper(server.url, deadline_s=120) as scraper:
         found = await scraper.scrape()
     assert found.counters is not None
     assert found.counters.total.drafts == 16
