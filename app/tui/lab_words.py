@@ -18,7 +18,6 @@ KIND_WORDS = {
     "tune": "schedule",
     "parity": "parity",
     "run": "run",
-    "guidellm": "guidellm",
 }
 _STATES: dict[str, tuple[str, str]] = {
     "running": ("serving", "good"),
