@@ -31,11 +31,13 @@ from specpanel.app.tui.screens.launch import LaunchScreen
 from specpanel.app.tui.screens.mla import MlaScreen
 from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
+from specpanel.app.tui.screens.train import TrainScreen
 from specpanel.core.errors import LaunchError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import read_recording
 from specpanel.core.session.desk import Desk
+from specpanel.core.training import runs as training_runs
 from specpanel.kernels.calibrate import load
 
 ROOT = Path(__file__).parents[1]
@@ -44,6 +46,7 @@ HOME = Path("/tmp/demo")
 RUN = "demo-ngram-20261130-154725"
 RECORDINGS = (ROOT / "docs" / "recordings" / f"{RUN}.ndjson",)
 CALIBRATION = ROOT / "docs" / "recordings" / "mla-calibration-cpu.json"
+TRAINING = ROOT / "docs" / "recordings" / "train-demo-20261130-190527"
 OTHERS = ROOT / "tests" / "data" / "recordings"
 SIZES = ((120, 40), (80, 24))
 COLORS = 255
@@ -133,6 +136,13 @@ async def _mla(panel: Panel, pilot: Pilot[None]) -> None:
     await _rest(panel, pilot)
 
 
+async def _train(panel: Panel, pilot: Pilot[None]) -> None:
+    screen = panel.screen
+    assert isinstance(screen, TrainScreen)
+    await until(pilot, lambda: not screen.chooser.reading)
+    await until(pilot, lambda: screen.aside.began_unix)
+
+
 PICTURES = {
     "launch": Picture("launch", play=_launch),
     "launch-command": Picture("launch", ("v",), play=_launch),
@@ -148,6 +158,7 @@ PICTURES = {
     "lab-schedule": Picture("lab", play=_lab),
     "mla": Picture("mla", play=_mla),
     "mla-measured": Picture("mla", ("mla.measured", "mla.view"), play=_mla),
+    "train": Picture("train", play=_train),
     "logs": Picture("logs", play=_rest),
     "sessions": Picture("sessions", play=_sessions),
     "sessions-compared": Picture("sessions", play=_compared),
@@ -173,6 +184,8 @@ def furnish() -> None:
     logs, runs = HOME / "state/specpanel/logs", HOME / "data/specpanel/recordings"
     for folder in (logs, runs):
         folder.mkdir(parents=True)
+    training_runs.running_trainings = dict  # those that run on this machine are not in a picture
+    shutil.copytree(TRAINING, HOME / "data/specpanel/training/train-demo/20261130-190527")
     shutil.copy(ROOT / "docs" / "recordings" / f"{RUN}.log.txt", logs / f"{RUN}.log")
     importlib.import_module("tui.lab_files").real_results()
     save_calibration(load(CALIBRATION.read_text(encoding="utf-8")))

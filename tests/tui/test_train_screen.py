@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,7 +18,6 @@ from tui.train_files import BEGAN_UNIX, copy_training
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.panel import Panel
-from specpanel.app.tui.screens.dialogs import QuitScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.train import TrainScreen
 from specpanel.app.tui.screens.train_dialogs import StartScreen
@@ -142,7 +140,13 @@ async def test_the_smallest_terminal_shows_list_stages_one_chart_and_the_alarm(a
     copy_training("train-tiny/1")
     async with train_screen((60, 15)) as stage:
         await stage.sees("train-tiny", "✓ train 38 s", "Loss", "step 20")
-        for title in ("Expected acceptance", "Accuracy", "A step's time", "Learning rate", "Tokens/s"):
+        for title in (
+            "Expected acceptance",
+            "Accuracy",
+            "A step's time",
+            "Learning rate",
+            "Tokens/s",
+        ):
             await stage.press("right_square_bracket")
             assert title in stage.text
 
@@ -339,47 +343,3 @@ async def test_begun_followed_stopped_gone_on_with_and_finished_by_keys(
         await stage.press("p")
         await stage.until(lambda: "no server of ours runs" in stage.notices)
     assert shop.children() == []
-
-
-async def test_leaving_asks_and_leaves_it_running_and_another_panel_finds_it(
-    shop: Workshop, tmp_path: Path
-) -> None:
-    shop.behave("FAKE_TRAINER", gate={"step": 3, "file": str(tmp_path / "gate")})
-    async with train_screen() as stage:
-        child = await begin(stage)
-        await stage.sees("● running", "step 3/11")
-        await stage.press("q")
-        await stage.until(lambda: isinstance(stage.panel.screen, QuitScreen))
-        assert "A training is running" in stage.text
-        await stage.press("l")
-        await stage.until(lambda: not stage.panel.is_running or stage.panel._exit)
-    assert child.exit_code is None
-    async with train_screen() as stage:  # as one that was started without a panel
-        await stage.until(lambda: stage.screen.run is not None)
-        await stage.sees("1 running", "step 3/11")
-        (tmp_path / "gate").touch()
-        await stage.sees("✓ finished", "step 11/11")
-        await stage.press("q")
-        assert not isinstance(stage.panel.screen, QuitScreen)
-    assert child.exit_code == 0
-
-
-async def test_stop_on_leaving_saves_and_ends_it(shop: Workshop, tmp_path: Path) -> None:
-    shop.behave("FAKE_TRAINER", gate={"step": 3, "file": str(tmp_path / "gate")})
-    async with train_screen() as stage:
-        child = await begin(stage)
-        await stage.sees("● running", "step 3/11")
-        await stage.press("q", "s")
-        await stage.until(lambda: child.exit_code is not None)
-    assert child.exit_code == 130
-    [run] = [run for run in training_runs.training_runs({}) if run.root == child.root]
-    assert (run.state, run.resumable) == ("stopped", True)
-    assert shop.children() == []
-
-
-async def test_a_training_that_cannot_begin_says_why(shop: Workshop) -> None:
-    shutil.rmtree(shop.target)
-    async with train_screen((80, 24)) as stage:
-        await begin(stage)
-        await stage.until(lambda: "shop" in stage.notices and "target" in stage.notices)
-        await stage.sees("✗ failed")
