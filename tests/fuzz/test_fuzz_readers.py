@@ -294,7 +294,10 @@ WORST: dict[str, list[bytes]] = {
         _repeated(b"(EngineCore pid=1) ERROR 11-30 12:00:00 [core.py:1] ValueError: x\n"),
         b"ValueError: " + _repeated(b"scheduled_spec_decode_tokens={"),
     ],
-    "log_filter": [_repeated(b"ERROR \x1b["), _repeated(b"UserWarning: something looks odd, see the documentation of it\n")],
+    "log_filter": [
+        _repeated(b"ERROR \x1b["),
+        _repeated(b"UserWarning: something looks odd, see the documentation of it\n"),
+    ],
     "profile": [
         _repeated(b"["),
         b"a = " + _repeated(b"["),

@@ -83,7 +83,9 @@ def test_an_interrupt_from_outside_asks_like_ctrl_c(terminal: Terminal) -> None:
     assert running_servers() == []
 
 
-def test_f04_a_terminal_that_has_gone_ends_the_panel_and_leaves_the_server(terminal: Terminal) -> None:
+def test_f04_a_terminal_that_has_gone_ends_the_panel_and_leaves_the_server(
+    terminal: Terminal,
+) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, terminal.child.child_fd)  # closes our end of the terminal, keeps the number
     os.close(nowhere)

@@ -94,7 +94,9 @@ async def test_f01_f02_s09_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
         await act.sees(*HOSTILE)
 
 
-async def test_f01_s09_in_the_list_of_sessions_and_its_details(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_in_the_list_of_sessions_and_its_details(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def runs() -> None:
         folder = recordings_folder()
         folder.mkdir(parents=True)
@@ -113,7 +115,9 @@ async def test_f01_s09_in_the_list_of_sessions_and_its_details(monkeypatch: pyte
             await act.press("down")
 
 
-async def test_f01_s09_among_profiles_and_in_what_preflight_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_f01_s09_among_profiles_and_in_what_preflight_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def catalogue(*, overrides: Overrides) -> list[ProfileFile]:
         [file] = [file for file in stage.catalogue() if file.name == BROKEN]
         return [
