@@ -141,7 +141,7 @@ class TrainScreen(TrainActions):
         self._stamps = folder_stamps()
         self.chooser.reading = True
         self.chooser.redraw()
-        self.run_worker(self._read_shelf, group="train-shelf", exclusive=True)
+        _: Worker[None] = self.run_worker(self._read_shelf, group="train-shelf", exclusive=True)
 
     async def _read_shelf(self) -> None:
         before = self.run
