@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from tui.lab_files import results
 from tui.mla_files import NO_DRIFT, SOURCES, SOURCES_WITHOUT_MLA, calibrated
 from tui.synthetic import exited_frame, starting_frame, synthetic_frames
+from tui.train_files import trainings
 
 from specpanel.app.tui.charts.glyphs import BRAILLE
 from specpanel.app.tui.keys import KEYS
@@ -40,6 +41,9 @@ from specpanel.app.tui.screens.sessions import SessionsScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
 from specpanel.app.tui.screens.switcher import SwitcherScreen
+from specpanel.app.tui.screens.train import TrainScreen
+from specpanel.app.tui.screens.train_dialogs import StartScreen
+from specpanel.app.tui.screens.train_log import TrainLogScreen
 from specpanel.app.tui.screens.why import WhyScreen
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
@@ -59,6 +63,7 @@ from specpanel.core.settings.mla import Subject
 from specpanel.core.settings.overrides import Overrides
 from specpanel.core.settings.paths import logs_folder
 from specpanel.core.settings.profile import Profile
+from specpanel.core.training import runs as training_runs
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 LOG = Path(__file__).parents[1] / "data" / "logs" / "ngram_good.txt"
@@ -383,6 +388,39 @@ async def _devices(act: Act) -> None:
     await act.sees("esc Back")
 
 
+async def _train(act: Act) -> None:
+    screen = act.panel.screen
+    assert isinstance(screen, TrainScreen)
+    await act.until(lambda: not screen.chooser.reading)
+    await act.until(lambda: screen.run is None or screen.aside.began_unix is not None)
+
+
+async def _train_zoomed(act: Act) -> None:
+    await _train(act)
+    await act.press("z", "left", "left", "left")
+
+
+async def _train_stopped(act: Act) -> None:
+    await _train(act)
+    await act.press("down")
+    await _train(act)
+    await act.press("right_square_bracket", "right_square_bracket")
+
+
+async def _train_start(act: Act) -> None:
+    await _train(act)
+    await act.press("end", "enter")
+    await act.until(lambda: isinstance(act.panel.screen, StartScreen))
+
+
+async def _train_log(act: Act) -> None:
+    await _train(act)
+    await act.press("o")
+    screen = act.panel.screen
+    assert isinstance(screen, TrainLogScreen)
+    await act.until(lambda: not screen._page.more and screen.detail._number is not None)
+
+
 async def _lab(act: Act) -> None:
     screen = act.panel.screen
     assert isinstance(screen, LabScreen)
@@ -463,6 +501,12 @@ SCENES: dict[str, Scene] = {
     "sessions-empty": Scene(_sessions, mode="sessions"),
     "sessions-compared": Scene(_sessions_compared, runs, "sessions"),
     "replay": Scene(_replay, runs, "sessions"),
+    "train": Scene(_train, trainings, "train"),
+    "train-stopped": Scene(_train_stopped, trainings, "train"),
+    "train-zoomed": Scene(_train_zoomed, trainings, "train"),
+    "train-empty": Scene(_train, mode="train"),
+    "train-start": Scene(_train_start, trainings, "train"),
+    "train-log": Scene(_train_log, trainings, "train"),
     "lab": Scene(_lab, results, "lab"),
     "lab-compare": Scene(_lab_compare, results, "lab"),
     "lab-breakeven": Scene(_lab_breakeven, results, "lab"),
@@ -509,6 +553,7 @@ async def staged(
     monkeypatch.setattr(mla, "read_sources", lambda: SOURCES)
     monkeypatch.setattr(mla, "drift_now", lambda: NO_DRIFT)
     monkeypatch.setattr(switcher, "choices", lambda *_: CHOICES)
+    monkeypatch.setattr(training_runs, "running_trainings", dict)
     scene.files()
     desk = Desk(Feed())
     panel = Panel(desk.feed, desk=desk, first_mode=scene.mode, auto_tick=False, glyphs=BRAILLE)

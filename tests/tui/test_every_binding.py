@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tui.lab_files import another
 from tui.stage import MINE, SCENES, Act, Scene, runs, staged
+from tui.train_files import BEGAN_UNIX, copy_training
 
 from specpanel.app.tui.keymap import Keymap
 from specpanel.app.tui.keys import KEYS, SCOPE_TITLES, Key, Scope
@@ -32,6 +33,9 @@ SCENES_OF_SCOPES: dict[Scope, str] = {
     "logs": "logs",
     "lab": "lab",
     "labnew": "lab-new",
+    "train": "train",
+    "trainlog": "train-log",
+    "trainstart": "train-start",
     "mla": "mla",
     "panel": "live",
     "switcher": "switcher",
@@ -76,6 +80,12 @@ BEFORE = {
     "logs.page_down": ["home"],
     "logs.end": ["home"],
     "logs.clear": ["slash", *"weights", "enter"],
+    "train.earlier": ["z"],
+    "train.later": ["z", "left", "left"],
+    "train.leave": ["z"],
+    "train.up": ["down"],
+    "train.page_up": ["down"],
+    "train.first": ["down"],
     "mla.write": ["down", "right"],
     "mla.reset": ["down", "right"],
     "switcher.up": ["down"],
@@ -94,9 +104,10 @@ ELSEWHERE = {
     "devices.page_up": "test_d_opens_all_that_is_known_and_d_closes_it",
 }
 # What else must have happened before a key makes a difference.
-ARRANGED: dict[str, Callable[[], None]] = {
+ARRANGED: dict[str, Callable[[], object]] = {
     "sessions.reread": lambda: runs("another"),
     "lab.reread": another,
+    "train.reread": lambda: copy_training("train-tiny/another", began_unix=BEGAN_UNIX + 60),
 }
 # Keys after which nothing is left to press another key on: each has a panel of its own.
 LAST = {"panel.quit", "quit.leave", "quit.stop", "stopping.hurry"}

@@ -53,7 +53,9 @@ def frames_with(text: str) -> dict[str, Frame]:
     }
 
 
-async def test_f01_f02_s09_hostile_text_is_shown_character_for_character_in_every_place_of_live() -> None:
+async def test_f01_f02_s09_hostile_text_is_shown_character_for_character_in_every_place_of_live() -> (
+    None
+):
     panel = Panel(Feed(), auto_tick=False)
     first = synthetic_frame(1, random.Random(1))
     async with panel.run_test(size=(200, 40), notifications=True) as pilot:

@@ -83,7 +83,9 @@ def test_f14_an_old_locale_gets_ascii(terminals: Callable[..., Terminal]) -> Non
     assert terminal.text().isascii()
 
 
-def test_f14_a_dumb_terminal_gets_one_sentence_and_status_2(terminals: Callable[..., Terminal]) -> None:
+def test_f14_a_dumb_terminal_gets_one_sentence_and_status_2(
+    terminals: Callable[..., Terminal],
+) -> None:
     terminal = terminals(TERM="dumb")
     assert terminal.ends() == 2
     assert b"specpanel watch" in terminal.raw

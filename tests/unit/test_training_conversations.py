@@ -46,7 +46,9 @@ def test_s13_both_ways_to_name_roles_become_the_same_conversation() -> None:
         ("just text", "no JSON object"),
     ],
 )
-def test_s13_a_line_that_cannot_be_used_is_named_with_its_reason(entry: object, reason: str) -> None:
+def test_s13_a_line_that_cannot_be_used_is_named_with_its_reason(
+    entry: object, reason: str
+) -> None:
     reading = read(CHAT, entry)
     (skipped,) = reading.skipped
     assert skipped.line == 2

@@ -80,7 +80,9 @@ def test_a_huge_file_is_read_in_slices_and_costs_nothing_once_it_is_read(tmp_pat
 
 def test_the_last_line_of_a_log_is_the_last_that_says_something(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
-    log.write_bytes(b"first\n[16:21] INFO   step\x1b[31m 9" + b" " * 500 +  + b"train.py:7\n   \n-----\n\n"))
+    log.write_bytes(
+        b"first\n[16:21] INFO   step\x1b[31m 9" + b" " * 500 + b"train.py:7\n   \n-----\n\n"
+    )
     shown = last_log_line(log)
     assert shown.startswith("[16:21] INFO step")
     assert shown.endswith("9 train.py:7")

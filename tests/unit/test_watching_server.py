@@ -78,7 +78,9 @@ async def test_a_duration_ends_the_watch(server: PlainServer) -> None:
     assert 0.2 <= time.monotonic() - began_s < DEADLINE_S / 2
 
 
-async def test_c08_a_server_whose_metrics_break_is_watched_on_with_a_gap(server: PlainServer) -> None:
+async def test_c08_a_server_whose_metrics_break_is_watched_on_with_a_gap(
+    server: PlainServer,
+) -> None:
     stop = asyncio.Event()
     seen = Seen(2, stop)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 WIDE_COLUMNS = 100
 NAMES_COLUMNS = 112
 """From here on the top bar names every tab; below, the one that is shown."""
+ADDRESS_COLUMNS = 136
+"""From here on it says the server's whole address; below, its port."""
 DRAFTER_COLUMNS = 76
 
 
@@ -54,7 +56,18 @@ class TopBar(Canvas):
 
     def compose_rows(self, width: int, height: int) -> Sequence[Line]:
         self._drawn_coming = self._coming(True)
-        whole = width >= NAMES_COLUMNS
+        for whole, timed in self._ways(width):
+            tabs, state = self._tab_names(whole), self._state(width, whole=whole, timed=timed)
+            if width_of(tabs) + width_of(state) + 1 <= width:
+                break
+        return [spread(tabs, (*state, (" ", "text")), width, self.glyphs.ellipsis)]
+
+    def _ways(self, width: int) -> Sequence[tuple[bool, bool]]:
+        """Whether each tab is named and the time is told, the best first: the time goes before a tab."""
+        wide = width >= NAMES_COLUMNS
+        return ((True, True), (True, False)) if wide else ((False, True), (False, False))
+
+    def _tab_names(self, whole: bool) -> Line:
         spans: list[Span] = [(" specpanel ", "brand"), (" ", "text")]
         for key, label in self._tabs:
             if label == self._active:
@@ -63,20 +76,19 @@ class TopBar(Canvas):
                 spans += [(f" {key}", "muted"), (f" {label} ", "tab")]
             else:
                 spans.append((f" {key} ", "tab"))
-            spans.append((" ", "text"))
-        room = width - width_of(spans) - 1
-        for timed in (True, False):  # the time goes before a tab does
-            state = server_state(
-                self._frame,
-                self.glyphs,
-                wide=width >= DRAFTER_COLUMNS,
-                whole=whole,
-                timed=timed,
-                coming=self._coming(whole),
-            )
-            if width_of(state) <= room:
-                break
-        return [spread(tuple(spans), (*state, (" ", "text")), width, self.glyphs.ellipsis)]
+            if not whole:
+                spans.append((" ", "text"))
+        return tuple(spans)
+
+    def _state(self, width: int, *, whole: bool, timed: bool) -> Line:
+        return server_state(
+            self._frame,
+            self.glyphs,
+            wide=width >= DRAFTER_COLUMNS,
+            whole=width >= ADDRESS_COLUMNS,
+            timed=timed,
+            coming=self._coming(whole),
+        )
 
 
 def coming_words(desk: "Desk", glyphs: Glyphs, *, wide: bool) -> Line:
