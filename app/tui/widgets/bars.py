@@ -73,7 +73,7 @@ class TopBar(Canvas):
             if label == self._active:
                 spans.append((f" {key} {label} ", "tab-on"))
             elif whole:
-                spans += [(f" {key}", "muted"), (f" {label} ", "tab")]
+                spans += [(f" {key}", "muted"), (f" {label}", "tab")]
             else:
                 spans.append((f" {key} ", "tab"))
             if not whole:
