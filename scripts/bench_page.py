@@ -18,9 +18,9 @@ def put_section(page: Path, name: str, script: str, text: str) -> None:
 
 
 def sections(page: Path) -> str:
-    """All sections that the page holds, to be kept by who writes what stands before them."""
+    """All sections of the page, by script or by hand, for who writes what stands before them to keep."""
     if not page.exists():
         return ""
     text = page.read_text(encoding="utf-8")
-    start = text.find("<!-- ")
-    return "" if start < 0 else f"\n{text[start:]}"
+    start = re.search(r"^(?:<!-- |## )", text, re.MULTILINE)
+    return "" if start is None else f"\n{text[start.start() :]}"
