@@ -46,7 +46,7 @@ HOME = Path("/tmp/demo")
 RUN = "demo-ngram-20261130-154725"
 RECORDINGS = (ROOT / "docs" / "recordings" / f"{RUN}.ndjson",)
 CALIBRATION = ROOT / "docs" / "recordings" / "mla-calibration-cpu.json"
-TRAINING = ROOT / "docs" / "recordings" / "train-demo-20261130-190527"
+TRAINING = ROOT / "docs" / "recordings" / "train-demo-20261130-200510"
 OTHERS = ROOT / "tests" / "data" / "recordings"
 SIZES = ((120, 40), (80, 24))
 COLORS = 255
@@ -185,7 +185,7 @@ def furnish() -> None:
     for folder in (logs, runs):
         folder.mkdir(parents=True)
     training_runs.running_trainings = dict  # those that run on this machine are not in a picture
-    shutil.copytree(TRAINING, HOME / "data/specpanel/training/train-demo/20261130-190527")
+    shutil.copytree(TRAINING, HOME / "data/specpanel/training/train-demo/20261130-200510")
     shutil.copy(ROOT / "docs" / "recordings" / f"{RUN}.log.txt", logs / f"{RUN}.log")
     importlib.import_module("tui.lab_files").real_results()
     save_calibration(load(CALIBRATION.read_text(encoding="utf-8")))

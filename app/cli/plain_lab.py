@@ -9,6 +9,7 @@ from specpanel.core.lab.events import BlockMeasured
 from specpanel.core.lab.store import Experiment
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.printable import one_line
+from specpanel.core.speculation.schedule_search import spoken
 
 _LABEL = 24
 Table = Mapping[str, Any]
@@ -150,7 +151,7 @@ def _tuned_lines(table: Table) -> Iterator[str]:
             f"{choice['concurrency']} at a time",
             f"K={choice['k']}: foretold {choice['ratio']:.2f} × plain decoding{own} ({choice['why']})",
         )
-    yield row("schedule", " ".join(table["words"]))
+    yield row("schedule", one_line(spoken(table["words"])))
     yield row("best single K", str(table["best_k"]))
     for note in table["notes"]:
         yield row("note", one_line(note, 400))

@@ -15,6 +15,7 @@ from specpanel.app.tui.lab_charts import (
 )
 from specpanel.app.tui.lab_words import shown_ink, state_span
 from specpanel.app.tui.widgets.pane import Pane
+from specpanel.core.speculation.schedule_search import spoken
 
 if TYPE_CHECKING:
     from specpanel.core.lab.store import Experiment
@@ -310,7 +311,7 @@ def _breakeven(
 
 
 def _tune(result: Table, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    yield from _fact("schedule", " ".join(result["words"]), width, "strong")
+    yield from _fact("schedule", clean(spoken(result["words"])), width, "strong")
     for choice in result["choices"]:
         own = choice["fixed_ratio"]
         beside = "" if own is None else f", K={result['fixed_k']} would be {own:.2f}"

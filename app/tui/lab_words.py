@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Span, clean
 from specpanel.app.tui.lab_verdict import word_span
+from specpanel.core.speculation.schedule_search import spoken
 
 if TYPE_CHECKING:
     from specpanel.core.lab.store import Experiment
@@ -112,7 +113,7 @@ def _breakeven(result: Table, glyphs: Glyphs) -> Brief:
 
 
 def _tune(result: Table, glyphs: Glyphs) -> Brief:
-    return Brief(("schedule", "text"), clean(" ".join(result["words"])))
+    return Brief(("schedule", "text"), clean(spoken(result["words"])))
 
 
 def _parity(result: Table, glyphs: Glyphs) -> Brief:

@@ -6,6 +6,7 @@ from typing import Any
 
 from specpanel.core.lab.store import Experiment
 from specpanel.core.lab.svg import Bar, Line, load_chart, ratio_chart
+from specpanel.core.speculation.schedule_search import spoken
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -182,7 +183,7 @@ def _columns(heads: Mapping[str, str], rows: Iterable[Table]) -> Iterator[str]:
 
 
 def _tune(result: Table) -> Iterator[str]:
-    yield f"<h2>K by batch size</h2><p>{escape(' '.join(result.get('words', ())))}</p>"
+    yield f"<h2>K by batch size</h2><p>{escape(spoken(result.get('words', ())))}</p>"
     bars = [
         Bar(f"K={one['k']} at {one['concurrency']}", one["ratio"], *_ends(one["interval"]))
         for one in result.get("candidates", ())

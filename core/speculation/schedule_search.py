@@ -6,12 +6,13 @@ acceptance of each position. K = 0 is plain decoding, with the ratio 1.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.speculation.breakeven import Required
 
+_FOR_EVER = 999_999  # vLLM's ranges have to end somewhere
 WORTH = 0.02  # a gain below 2 % is none that would be worth another K
 
 
@@ -119,10 +120,23 @@ def words_of(chosen: Sequence[Choice]) -> tuple[str, ...]:
         following = chosen[number + 1] if number + 1 < len(chosen) else None
         if following is not None and following.k == choice.k:
             continue
-        last = 999_999 if following is None else _border(choice, following)
+        last = _FOR_EVER if following is None else _border(choice, following)
         words.append(f"{first}-{last}:{choice.k}")
         first = last + 1
     return tuple(words)
+
+
+def spoken(words: Iterable[str]) -> str:
+    """vLLM's ranges for a person: ``1-3:4 4-999999:0`` is K=4 for 1 to 3 requests at a time, then K=0."""
+    said = []
+    for word in words:
+        between, _, k = word.partition(":")
+        first, _, last = between.partition("-")
+        if last != str(_FOR_EVER):
+            said.append(f"K={k} for {first} to {last}" if first != last else f"K={k} for {first}")
+        else:
+            said.append(f"K={k} from {first} on" if first != "1" else f"K={k} at every load")
+    return ", ".join(said)
 
 
 def _border(choice: Choice, following: Choice) -> int:

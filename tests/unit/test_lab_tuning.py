@@ -18,6 +18,7 @@ from specpanel.core.speculation.schedule_search import (
     choose_schedule,
     length_at,
     single_best,
+    spoken,
     words_of,
 )
 
@@ -180,3 +181,8 @@ def test_what_is_foretold_of_the_own_k_lies_within_what_the_same_real_run_measur
     for real in kept["result"]["real"]:
         between = real["tpot_ratio_interval"]
         assert between["low"] <= foretold[real["concurrency"], 4] <= between["high"]
+
+
+def test_a_schedule_is_said_for_a_person() -> None:
+    assert spoken(["1-999999:4"]) == "K=4 at every load"
+    assert spoken(["1-1:5", "2-6:3", "7-999999:0"]) == "K=5 for 1, K=3 for 2 to 6, K=0 from 7 on"
