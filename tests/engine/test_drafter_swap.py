@@ -233,6 +233,7 @@ def test_promotion_takes_the_better_drafter_and_gives_the_worse_one_back(
     assert results == ["on trial", "rolled back", "on trial", "promoted"]
 
 
+@pytest.mark.long
 def test_a_worse_drafter_started_beside_it_goes_again(specpanel: Any, swappable: Swappable) -> None:
     """Promotion by restart, the server of these tests being the old one: it goes on as it was."""
     began = swappable.status()

@@ -31,6 +31,7 @@ def flight(specpanel, target: Path, port: str, method: str, drafter: Path, k: in
     return leg["acceptance"]
 
 
+@pytest.mark.long
 def test_an_eagle3_head_is_accepted_at_every_position(specpanel, target: Path, port: str) -> None:
     """Aux layers, draft vocabulary (d2t) and its own step's hidden state all arrive: AL is K+1."""
     head = tiny.write_eagle3(target.parent / "eagle3", target)

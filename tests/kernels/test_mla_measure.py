@@ -229,6 +229,7 @@ def test_the_peak_of_a_call_is_what_it_allocates_for_a_while() -> None:
     assert 0.9 * size < grown < 1.5 * size
 
 
+@pytest.mark.long
 def test_portable_masked_mha_keeps_up_with_torchs_attention_in_half_its_memory() -> None:
     found = against_sdpa(rounds=2)
     assert (found.heads, found.tokens, found.topk) == (8, 2048, 512)

@@ -29,9 +29,9 @@ class Outcome:
 
 
 @cache
-def outcomes(file: str, interpreted: bool) -> dict[str, Outcome]:
-    """Every check of ``file`` by its name, from one run of pytest."""
-    report = Path(os.environ["PYTEST_TRITON_REPORTS"]) / f"{file}.xml"
+def outcomes(file: str, interpreted: bool, only: str = "") -> dict[str, Outcome]:
+    """Every check of ``file``, or those whose names hold ``only``, by name, from one run of pytest."""
+    report = Path(os.environ["PYTEST_TRITON_REPORTS"]) / f"{file}{only}.xml"
     environment = {
         **os.environ,
         "TRITON_CACHE_DIR": str(report.with_suffix(".cache")),
@@ -45,6 +45,7 @@ def outcomes(file: str, interpreted: bool) -> dict[str, Outcome]:
         [
             *(sys.executable, "-m", "pytest", HERE / file, "-q", f"--junitxml={report}"),
             *("-p", "no:cacheprovider", "--timeout=0", f"--rootdir={HERE.parents[1]}"),
+            *(("-k", only) if only else ()),
         ],
         capture_output=True,
         text=True,
@@ -98,7 +99,11 @@ CHECKS = [
     "test_whole_paths_agree_with_each_other",
 ]
 KERNELS = ("masked MHA of DeepSeek", "masked MHA of GLM", "plain MQA", "swapped MQA")
-TARGETS = ("sm_90", "sm_100", "gfx942")
+TARGETS = (
+    "sm_90",
+    pytest.param("sm_100", marks=pytest.mark.long),
+    pytest.param("gfx942", marks=pytest.mark.long),
+)
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -122,6 +127,6 @@ def test_natively_on_the_gpu_of_this_machine() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_compiled_offline_within_limits(name: str, target: str) -> None:
-    found = outcomes("triton_compile.py", interpreted=False)
+    found = outcomes("triton_compile.py", interpreted=False, only=target)
     check = "test_it_compiles_with_matrix_instructions_within_shared_memory_and_without_spills"
     hold(found[f"{check}[{name}-{target}]"])

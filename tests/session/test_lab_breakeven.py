@@ -98,6 +98,7 @@ def test_a_list_of_loads_that_is_none_is_refused(bench: Workbench) -> None:
     assert "whole numbers" in panel.err
 
 
+@pytest.mark.long
 def test_tune_writes_a_profile_with_its_evidence_and_compares_it(
     bench: Workbench, own_folders: Path
 ) -> None:

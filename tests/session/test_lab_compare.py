@@ -46,7 +46,9 @@ def compare(bench: Workbench, *more: str, script: dict[str, object] | None = Non
     )
 
 
-@pytest.mark.parametrize("arrangement", ["side by side", "one at a time"])
+@pytest.mark.parametrize(
+    "arrangement", ["side by side", pytest.param("one at a time", marks=pytest.mark.long)]
+)
 def test_compare_tells_which_is_faster_and_keeps_it(bench: Workbench, arrangement: str) -> None:
     more = ("--apart",) if arrangement == "one at a time" else ()
     panel = compare(bench, "--requests", "21", "--precision", "0.1", *more)

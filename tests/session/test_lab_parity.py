@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
 
 PROFILE = """schema_version = 1
@@ -68,6 +69,7 @@ def test_a_token_that_the_target_finds_far_less_likely_is_a_difference_and_exits
     bench.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_a_token_as_likely_as_the_other_is_a_tie_and_lossless(bench: Workbench) -> None:
     panel = parity(bench, script={"parts_at": 5, "gap_nats": 0.001})
     assert panel.end() == 0, panel.err
