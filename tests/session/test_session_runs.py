@@ -66,7 +66,7 @@ def test_run_measures_stops_and_records_what_it_printed(flown: Flown) -> None:
 
 
 def test_baseline_gives_the_ratio_of_the_time_per_token(bench: Workbench) -> None:
-    script = {"step_s": 0.02}
+    script = {"step_s": 0.1}  # longer than a busy machine keeps a process waiting
     panel = bench.run("--baseline", "--requests", "6", script=script)
     assert panel.end() == 0, panel.err
     assert [event["leg"] for event in panel.of_kind("leg")] == ["baseline", "drafter"]
@@ -76,7 +76,7 @@ def test_baseline_gives_the_ratio_of_the_time_per_token(bench: Workbench) -> Non
     ratio = comparison["paired"]["ratio_interval"]
     # Eleven tokens in four steps instead of eleven.
     assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
-    assert 0.2 < ratio["estimate"] < 0.7
+    assert 0.2 < ratio["estimate"] < 0.8
     assert comparison["paired"]["pairs"] == 6
     assert comparison["agreement"] is not None
     assert panel.summary["verdict"]["word"] == "pays"

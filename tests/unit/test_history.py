@@ -339,6 +339,15 @@ def test_a_name_never_leads_out_of_the_folder(name: str, tmp_path: Path) -> None
     path.touch()
 
 
+def test_runs_that_begin_in_the_same_second_never_share_a_file(tmp_path: Path) -> None:
+    paths = [recording_path("demo", tmp_path / "new") for _ in range(5)]
+    assert len(set(paths)) == 5
+    assert all(path.stat().st_size == 0 and path.stat().st_mode & 0o077 == 0 for path in paths)
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    assert recording_path("demo", blocked).parent == blocked, "its recorder tells why it cannot be"
+
+
 def test_a_run_is_found_by_name_by_its_only_beginning_and_by_path(tmp_path: Path) -> None:
     folder = recordings_folder()
     write(folder / "demo-20261130-120000.ndjson", *frames(3))
