@@ -19,6 +19,11 @@ assert FRAME.speculation is not None
     [
         (None, "no server is watched"),
         (replace(FRAME, totals=None), "no figures to judge by"),
+        (replace(FRAME, speculation=None), "metrics do not answer at the moment"),
+        (
+            replace(FRAME, speculation=None, server=replace(FRAME.server, state="exited")),
+            "The server has ended",
+        ),
         (replace(FRAME, speculation=replace(FRAME.speculation, absent=NO_DRAFTER)), "no drafter"),
         (
             replace(FRAME, speculation=replace(FRAME.speculation, lifetime_drafts=7)),

@@ -65,8 +65,15 @@ def _no_finding(frame: Frame | None) -> str:
     """What no finding means: it is no praise where there is nothing to judge by."""
     if frame is None or frame.totals is None:
         return "There are no figures to judge by: no server is watched, or it has not answered yet."
+    if frame.server.state in ("exited", "stopped"):
+        return "The server has ended: there is no acceptance to judge now."
     speculation = frame.speculation
-    if speculation is None or speculation.absent == NO_DRAFTER:
+    if speculation is None:
+        return (
+            "The metrics do not answer at the moment, so nothing is known of the acceptance now. "
+            "What was counted before stays in the charts."
+        )
+    if speculation.absent == NO_DRAFTER:
         return "There is no drafter, so there is no acceptance to judge."
     if speculation.lifetime_drafts < FEW_DRAFTS:
         made = speculation.lifetime_drafts
