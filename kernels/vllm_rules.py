@@ -358,8 +358,8 @@ def _table_condition(deployment: Deployment, step: Step, table: Thresholds) -> C
             holds = step.query_len >= shortest_query
             sign = ">=" if holds else "<"
             text = (
-                f"sequence {step.seq_len} <= {longest} needs a query of {shortest_query}: "
-                f"{step.query_len} {sign} {shortest_query}"
+                f"for sequences up to {longest:,} vLLM masks from {shortest_query:,} new tokens on: "
+                f"{step.query_len:,} {sign} {shortest_query:,}"
             )
             return Condition("table", holds, text)
     text = f"sequence {step.seq_len} > {ranges[-1][0]}, the longest that vLLM masks for {where}"

@@ -225,12 +225,15 @@ def spaced(first: int, last: int, count: int) -> tuple[int, ...]:
 
 
 def _label(contexts: Sequence[int], row: int, step: int, glyphs: Glyphs) -> Span:
-    """The cached tokens of a row; nothing where they are those of the row below."""
-    context = contexts[row]
-    if row >= step and contexts[row - step] == context:
-        return " " * (LABEL_CELLS - 1) + glyphs.axis, "axis"
-    name = str(context) if context < 1024 else f"{context / 1024:.0f}K"
+    """The cached tokens of a row; nothing where the row below is called the same."""
+    name = _called(contexts[row])
+    if row >= step and _called(contexts[row - step]) == name:
+        name = ""
     return f"{name:>{LABEL_CELLS - 1}}{glyphs.axis}", "axis"
+
+
+def _called(tokens: int) -> str:
+    return str(tokens) if tokens < 1024 else f"{tokens / 1024:.0f}K"
 
 
 def _crosses(gains: Sequence[float | None]) -> bool:

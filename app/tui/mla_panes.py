@@ -60,6 +60,7 @@ class SettingsPane(MlaPane):
         self.cursor = 1
         self.profile = ""
         self.selected = True
+        self.assumed_gpu = False
 
     def legend(self) -> Line:
         if self.study is None:
@@ -79,6 +80,10 @@ class SettingsPane(MlaPane):
         if found is not None:
             limit = found.deployment.decode_threshold
             told = f"up to {limit:,} new tokens count as decoding"
+            if self.assumed_gpu:
+                told = (
+                    f"no known GPU was found here: {self.study.gpu.name} is assumed; {told}"
+                )
             rows += [(), *(((f" {part}", "muted"),) for part in wrap(told, width - 2))]
             for rejection in found.passed_over:
                 text = f"passed over {rejection.backend}: {rejection.reason}"
@@ -90,7 +95,7 @@ class TiersPane(MlaPane):
     """Which tier a prompt takes by its length, what each would cost, and why."""
 
     def __init__(self, *, glyphs: Glyphs) -> None:
-        super().__init__("Tier by prompt length", glyphs=glyphs, id="mla-tiers")
+        super().__init__("Tiers", glyphs=glyphs, id="mla-tiers")
         self.cursor = LENGTHS.index(4096)
         self.explore_key = "p"
 
@@ -141,6 +146,12 @@ class AdvicePane(MlaPane):
             rows += advice_rows(self.study, self.chosen, width, self.apply_key, self.glyphs)
         if not rows:
             rows = [((" none while there is nothing to choose", "muted"),)]
+        if len(rows) > height > 1:
+            hidden = len(rows) - height + 1
+            return [
+                *rows[: height - 1],
+                ((f" {self.glyphs.ellipsis} {hidden} more lines", "muted"),),
+            ]
         return rows[:height]
 
 

@@ -95,7 +95,9 @@ def test_a_chunk_that_no_row_of_the_table_admits_is_the_reason(tmp_path: Path) -
     small = Profile.model_validate(table)
     first, why = tier_sentences(small, around(folder(tmp_path, V32), B200))
     assert "chunks of 2,048 tokens" in first
-    assert why == ("never masked MHA: sequence 2049 <= 4096 needs a query of 4096: 2048 < 4096")
+    assert why == (
+        "never masked MHA: for sequences up to 4,096 vLLM masks from 4,096 new tokens on: 2,048 < 4,096"
+    )
 
 
 def test_a_known_hub_id_is_told_by_its_name_and_an_unknown_gpu_as_such() -> None:

@@ -130,8 +130,9 @@ class MlaScreen(PanelScreen):
         frame = self.panel.feed.latest
         sample = None if frame is None else frame.devices
         names = [device.name or "" for device in sample.devices] if sample is not None else []
-        found = (recognised(name) for name in names)
-        return next((gpu for gpu in found if gpu is not None), GPUS["b200"])
+        found = next((gpu for gpu in map(recognised, names) if gpu is not None), None)
+        self.settings.assumed_gpu = found is None
+        return found or GPUS["b200"]
 
     # Showing
 
