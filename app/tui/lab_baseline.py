@@ -36,6 +36,7 @@ def _ask(panel: "Panel", load: int | None, desk: "Desk") -> None:
 
 
 async def _confirm(panel: "Panel", desk: "Desk", profile: "Profile", load: int | None) -> None:
+    from specpanel.app.tui.screens.lab_new import TRAFFIC_ENDS
     from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 
     on_cpu = await asyncio.to_thread(_on_cpu, profile)
@@ -49,7 +50,7 @@ async def _confirm(panel: "Panel", desk: "Desk", profile: "Profile", load: int |
     if not on_cpu and desk.owns_server:
         sentences.append("The server that runs now is stopped first: its memory is needed.")
     elif desk.sending:
-        sentences.append("The traffic to the server that runs now ends, for it would disturb.")
+        sentences.append(TRAFFIC_ENDS)
     question = ConfirmScreen("Measure whether speculation pays here?", sentences, "measure it")
 
     def answered(yes: bool | None) -> None:

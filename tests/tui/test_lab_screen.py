@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from fakes.openai_endpoint import FakeEndpoint, Reply
 from tui.lab_files import RUNNING_ID, results
 from tui.stage import SERVING, Act
 
 from specpanel.app.tui.charts.glyphs import ASCII, BRAILLE, Glyphs
 from specpanel.app.tui.lab_charts import Point, RatioScale, breakeven_rows, whisker
 from specpanel.app.tui.panel import Panel
+from specpanel.app.tui.screens import lab_new
 from specpanel.app.tui.screens.lab import LabScreen, list_rows
-from specpanel.app.tui.screens.lab_new import Wish
+from specpanel.app.tui.screens.lab_new import NewExperimentScreen, Wish
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.export import reports_folder
 from specpanel.core.lab.store import DONE, INTERRUPTED, RUNNING, Store
@@ -88,6 +90,43 @@ async def test_a_result_is_deleted_only_after_a_yes() -> None:
         await act.until(lambda: len(screen_of(act).list.found) == 4)
         with Store() as store:
             assert "compare-20261130-163835-08ea" not in [one.id for one in store.experiments()]
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the dialog starts writes a running experiment and ends on SIGINT."""
+    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: [sys.executable, "-c", WRITER])
+    monkeypatch.setattr(lab_new, "profile_choices", lambda: [("a", "none"), ("b", "ngram K=4")])
+
+
+async def begin(act: Act) -> None:
+    await act.press("n")
+    screen = act.panel.screen
+    assert isinstance(screen, NewExperimentScreen)
+    await act.until(lambda: screen.profiles.names)
+
+
+async def until_stopped(act: Act) -> None:
+    """Stop what is chosen, and wait until it has ended."""
+    await act.sees("● running")
+    await act.press("x", "y")
+    await act.until(lambda: act.panel.lab.running == 0)
+
+
+@pytest.mark.usefixtures("writer")
+async def test_an_experiment_is_not_disturbed_by_traffic_of_the_panel_itself() -> None:
+    own = Profile.model_validate({"name": "mine", "target": {"model": "/m"}})
+    async with FakeEndpoint((Reply(hold=True),)) as answering, lab() as act:
+        desk = act.panel.desk
+        assert desk is not None
+        desk.current = Served(ServerFacts(url=answering.url), own)
+        desk.set_traffic(True)
+        assert desk.sending
+        await begin(act)
+        await act.sees("The traffic to the server that runs now ends")
+        await act.press("space", "down", "enter")
+        await act.until(lambda: not desk.sending)
+        await until_stopped(act)
 
 
 async def test_the_page_for_a_colleague_is_written_and_named() -> None:

@@ -212,7 +212,9 @@ class LabScreen(PanelScreen):
             return
         served = None if self.desk is None else self.desk.current
         current = None if served is None or served.profile is None else served.profile.name
-        self.app.push_screen(NewExperimentScreen(current, glyphs=self.glyphs), self._wished)
+        sending = self.desk is not None and self.desk.sending
+        question = NewExperimentScreen(current, glyphs=self.glyphs, sending=sending)
+        self.app.push_screen(question, self._wished)
 
     def _wished(self, wish: Wish | None) -> None:
         if wish is not None:
@@ -224,6 +226,8 @@ class LabScreen(PanelScreen):
         except SpecpanelError as error:
             self.panel.say(str(error), severity="error")
             return
+        if self.desk is not None and self.desk.sending:
+            self.desk.set_traffic(False)
         self.panel.say(f"started: {wish.words}; it goes on when the panel is left")
         await self.panel.lab.until_ended(job, self.panel.say)
         self.reread()

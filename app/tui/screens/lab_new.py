@@ -27,6 +27,7 @@ _ABOUT = {
     "tune": "which K at which load, written into a profile of its own",
     "parity": "whether greedy answers are those without the drafter",
 }
+TRAFFIC_ENDS = "The traffic to the server that runs now ends, for it would disturb."
 _MINUTES = (2, 5, 10, 20, 40)
 _TIMED = ("compare", "tune")
 _LETTERS = "ABCDEFGH"
@@ -88,14 +89,15 @@ class ProfileMarks(Canvas):
 
 
 class NewExperimentScreen(ModalScreen[Wish | None]):
-    """``current`` is the profile that is being served: it comes first."""
+    """``current`` is the profile that is being served: it comes first. ``sending``: it gets our traffic."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("labnew")]
     AUTO_FOCUS = ""
 
-    def __init__(self, current: str | None, *, glyphs: Glyphs) -> None:
+    def __init__(self, current: str | None, *, glyphs: Glyphs, sending: bool = False) -> None:
         super().__init__()
         self._current = current
+        self._sending = sending
         self.kind = 0
         self.minutes = _MINUTES.index(10)
         self.profiles = ProfileMarks(glyphs=glyphs)
@@ -134,6 +136,8 @@ class NewExperimentScreen(ModalScreen[Wish | None]):
         wish = self.wish()
         command = "" if wish is None else wish.words
         rows = [Content.styled(command or self._missing(), "" if command else "$ink-muted")]
+        if self._sending:
+            rows.append(Content.styled(TRAFFIC_ENDS, "$warning"))
         keys = [("labnew.mark", "marks"), ("labnew.start", "starts"), ("labnew.cancel", "closes")]
         if kind in _TIMED:
             words = f"{_MINUTES[self.minutes]} minutes at most"
