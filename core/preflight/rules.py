@@ -11,6 +11,7 @@ from specpanel.core.preflight import (
     mla_rules,
     model_rules,
     scheduling_rules,
+    splitting_rules,
     training_rules,
 )
 from specpanel.core.preflight.finding import SEVERITIES, Finding
@@ -21,7 +22,7 @@ from specpanel.core.settings.profile import Profile
 # A group's title, and its rules in the order in which they are told.
 GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("Engine", engine_rules.RULES),
-    ("Models", model_rules.RULES),
+    ("Models", (*model_rules.RULES, *splitting_rules.RULES)),
     (
         "Method and platform",
         (*method_name_rules.RULES, *method_rules.RULES, *scheduling_rules.RULES),

@@ -159,6 +159,16 @@ CASES: dict[str, tuple[dict[str, Any], Platform, dict[str, Any], dict[str, Any] 
     "MLA switched off": ({"mla": {"disable_mla": True}}, "cuda", MLA, None),
     "AITER is off": ({}, "rocm", SPARSE, None),
     "too many ranks": ({"engine": {"tensor_parallel_size": 4}}, "cuda", TARGET, None),
+    "heads that do not divide": ({"engine": {"tensor_parallel_size": 8}}, "cpu", TARGET, None),
+    "KV heads that do not divide": (
+        {
+            "engine": {"tensor_parallel_size": 3},
+            "drafter": {"method": "draft_model", "model": "/models/d"},
+        },
+        "cpu",
+        TARGET,
+        TARGET | {"num_attention_heads": 12, "num_key_value_heads": 2},
+    ),
     "another platform": ({"engine": {"platform": "rocm"}}, "cuda", TARGET, None),
     "code of its own": ({"target": {"trust_remote_code": True}}, "cuda", TARGET, None),
 }

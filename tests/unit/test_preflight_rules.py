@@ -283,7 +283,7 @@ def test_draft_parallel_size_is_1_or_the_targets():
     launch = profile(eagle3(draft_tensor_parallel_size=2))
     finding = only(check(launch, with_head(HEAD)))
     assert (finding.code, finding.severity) == ("draft-parallel-size", "error")
-    both = profile(eagle3(draft_tensor_parallel_size=2), engine={"tensor_parallel_size": 2})
+    both = profile(eagle3(draft_tensor_parallel_size=3), engine={"tensor_parallel_size": 3})
     assert check(both, with_head(HEAD)) == ()
 
 
