@@ -63,6 +63,7 @@ class LabScreen(PanelScreen):
         self.detail = LabDetail(glyphs=glyphs)
         self.whole = False
         self._servers: dict[str, int] = {}
+        self._awaited: int | None = None  # the process whose row is chosen once it is there
         self._seen: tuple[object, ...] = ()
         self._ticks = 0
 
@@ -125,6 +126,8 @@ class LabScreen(PanelScreen):
         self._servers = read.servers
         before = len(self.list.found)
         self.list.put(read.found, read.progress)
+        if self._awaited is not None and self.list.choose_of(self._awaited):
+            self._awaited = None
         if len(read.found) != before:
             self._fit_again()
         self._show_chosen()
@@ -228,8 +231,13 @@ class LabScreen(PanelScreen):
             return
         if self.desk is not None and self.desk.sending:
             self.desk.set_traffic(False)
-        self.panel.say(f"started: {wish.words}; it goes on when the panel is left")
+        self._awaited = job.process.pid
+        self.panel.say(
+            f"started: {wish.words}. Its row appears once it has written its first line; "
+            "it goes on when the panel is left"
+        )
         await self.panel.lab.until_ended(job, self.panel.say)
+        self._awaited = None
         self.reread()
 
     def action_stop(self) -> None:
