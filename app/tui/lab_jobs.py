@@ -1,7 +1,9 @@
 """Experiments that this panel has started: watched to their end, which is a notice."""
 
 import asyncio
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +14,7 @@ Say = Callable[..., None]
 Severity = Literal["information", "warning", "error"]
 
 _LOOK_S = 0.5
+_STOP_LOOK_S = 0.1
 _INTERRUPTED = 130
 
 
@@ -43,6 +46,19 @@ class LabJobs:
         job = start_job(command)
         self._running.append(job)
         return job
+
+    async def stop(self, hurry: threading.Event) -> None:
+        """Ask each to keep what it has and end its servers, as Ctrl-C does; once more in a hurry."""
+        jobs = [job for job in self._running if job.exit_code is None]
+        for job in jobs:
+            job.process.send_signal(signal.SIGINT)
+        hurried = False
+        while any(job.exit_code is None for job in jobs):
+            if hurry.is_set() and not hurried:
+                hurried = True
+                for job in jobs:
+                    job.process.send_signal(signal.SIGINT)
+            await asyncio.sleep(_STOP_LOOK_S)
 
     async def until_ended(self, job: "Job", say: Say) -> None:
         """Wait for its end, and say how it ended."""

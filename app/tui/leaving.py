@@ -16,6 +16,7 @@ from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitChoice, QuitScree
 from specpanel.core.errors import ExitCode, SpecpanelError
 
 if TYPE_CHECKING:
+    from specpanel.app.tui.lab_jobs import LabJobs
     from specpanel.core.training.detached import Detached
 
 
@@ -30,6 +31,8 @@ class LeavingApp(DeskApp):
     _closer: Worker[None] | None = None
     detached: "list[Detached]"
     """Trainings and promotions that this panel began and whose end was not told yet."""
+    lab: "LabJobs"
+    """Experiments that this panel began."""
     _in_a_hurry: threading.Event
 
     @property
@@ -37,6 +40,11 @@ class LeavingApp(DeskApp):
         """What of ours runs beside a server; empty where nothing does."""
         names = [child.name for child in self.detached if child.exit_code is None]
         return ", ".join(names)
+
+    @property
+    def _runs_beside(self) -> bool:
+        """Whether a training or an experiment of ours is on its way."""
+        return bool(self.training_words) or self.lab.running > 0
 
     def mind_detached(self) -> None:
         """Tells what came of those that have ended."""
@@ -63,9 +71,10 @@ class LeavingApp(DeskApp):
             self._hurry()
         elif isinstance(self.screen, QuitScreen):
             self.screen.dismiss("cancel")
-        elif self.server_is_up or self.training_words:
+        elif self.server_is_up or self._runs_beside:
             server = self._server_words() if self.server_is_up else ""
-            self.push_screen(QuitScreen(server, self.training_words), self._quit_chosen)
+            question = QuitScreen(server, self.training_words, experiment=self.lab.running > 0)
+            self.push_screen(question, self._quit_chosen)
         else:
             self._leave()
 
@@ -104,7 +113,7 @@ class LeavingApp(DeskApp):
 
     def _leave(self, *, leave: bool = True, reason: str = "the panel was left") -> None:
         self._stopping = True
-        if self.desk is not None or (not leave and self.training_words):
+        if self.desk is not None or (not leave and self._runs_beside):
             self._keep_failure(None if self.desk is None else self.desk.failure)
             self.push_screen(StoppingScreen())
             self._cancel_driver()
@@ -122,6 +131,8 @@ class LeavingApp(DeskApp):
     async def _close(self, *, leave: bool, reason: str) -> None:
         """End the desk; with it, unless they are left, what runs in processes of its own."""
         ending = [] if leave else [child.stop(self._in_a_hurry) for child in self.detached]
+        if not leave:
+            ending.append(self.lab.stop(self._in_a_hurry))
         if self.desk is not None:
             ending.append(self.desk.close(leave=leave, reason=reason))
         await asyncio.gather(*ending)

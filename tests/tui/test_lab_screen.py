@@ -19,6 +19,7 @@ from specpanel.app.tui.screens.lab import LabScreen, list_rows
 from specpanel.app.tui.screens.lab_new import NewExperimentScreen, Wish
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.export import reports_folder
+from specpanel.core.lab.jobs import stop_experiment
 from specpanel.core.lab.store import DONE, INTERRUPTED, RUNNING, Store
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.monitor import ServerFacts
@@ -26,15 +27,17 @@ from specpanel.core.session.desk import Desk
 from specpanel.core.session.served import Served
 from specpanel.core.settings.profile import Profile
 
+TITLE = "of another terminal"
 HOSTILE = "[red]x[/red] \x1b[31m日本 " + "[link=http://a]" * 3 + "y" * 300
 # Writes a running experiment, and on SIGINT what it has, as an experiment does.
-WRITER = """
+WRITER = f"""
 import signal, sys
 from specpanel.core.lab.store import INTERRUPTED, Store
+signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT}})
 with Store() as store:
-    name = store.begin("compare", "of another terminal", {}, {}, 0)
+    name = store.begin("compare", "{TITLE}", {{}}, {{}}, 0)
     print(name, flush=True)
-    signal.sigwait({signal.SIGINT})
+    signal.sigwait({{signal.SIGINT}})
     store.finish(name, INTERRUPTED, "kept what it had", None)
 """
 
@@ -127,6 +130,41 @@ async def test_an_experiment_is_not_disturbed_by_traffic_of_the_panel_itself() -
         await act.press("space", "down", "enter")
         await act.until(lambda: not desk.sending)
         await until_stopped(act)
+
+
+@pytest.mark.usefixtures("writer")
+async def test_what_was_started_is_told_and_its_row_is_chosen_when_it_appears() -> None:
+    results()
+    async with lab() as act:
+        await act.press("end")
+        await begin(act)
+        await act.press("space", "down", "enter")
+        await act.sees("started: specpanel", "Its row")
+        await act.until(lambda: getattr(screen_of(act).list.chosen, "title", "") == TITLE)
+        await until_stopped(act)
+
+
+@pytest.mark.usefixtures("writer")
+@pytest.mark.parametrize(("key", "state"), [("enter", RUNNING), ("s", INTERRUPTED)])
+async def test_leaving_asks_what_becomes_of_an_experiment_of_this_panel(
+    key: str, state: str
+) -> None:
+    async with lab() as act:
+        await begin(act)
+        await act.press("space", "down", "enter")
+        await act.until(lambda: screen_of(act).list.chosen)
+        await act.press("q")
+        assert "An experiment is running" in act.text
+        assert "goes on by itself when it is left" in act.text
+        await act.press("c")
+        assert isinstance(act.panel.screen, LabScreen)
+        await act.press("q", key)
+        await act.until(lambda: not act.panel.is_running)
+    with Store() as store:
+        [found] = store.experiments()
+    assert found.state == state
+    if state == RUNNING:
+        stop_experiment(found)
 
 
 async def test_the_page_for_a_colleague_is_written_and_named() -> None:

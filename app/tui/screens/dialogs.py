@@ -116,26 +116,35 @@ def error_words(error: BaseException) -> tuple[str, str]:
 
 
 class QuitScreen(Dialog[QuitChoice]):
-    """Asks what becomes of the server, and of trainings; either may be empty."""
+    """Asks what becomes of the server, of trainings and of an experiment; each may be absent."""
 
     title_text = "A server is running"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("quit")]
 
-    def __init__(self, server: str, training: str = "") -> None:
+    def __init__(self, server: str, training: str = "", *, experiment: bool = False) -> None:
         super().__init__()
         self._server = server
         self._training = training
-        if training:
-            self.title_text = "A server and a training run" if server else "A training is running"
+        self._experiment = experiment
+        kinds = {"server": server, "training": training, "experiment": experiment}
+        self._kinds = [kind for kind, runs in kinds.items() if runs] or ["server"]
+        named = [f"an {kind}" if kind == "experiment" else f"a {kind}" for kind in self._kinds]
+        words = " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
+        self.title_text = f"{words[0].upper()}{words[1:]} {'run' if named[1:] else 'is running'}"
 
     def body(self) -> Sequence[Content]:
-        what = [Content(clean(self._server))] if self._server or not self._training else []
-        rows = list(self.keymap.keys_of("quit"))
+        what = [Content(clean(self._server))] if "server" in self._kinds else []
+        goes_on = "goes on by itself when it is left, and is"
         if self._training:
-            goes_on = "goes on by itself when it is left, and is on the Train screen next time."
-            what.append(Content(clean(f"{self._training}: it {goes_on}")))
-            leave = "Leave both running" if self._server else "Leave it running"
-            rows[0] = replace(rows[0], help=leave)
+            where = f"{goes_on} on the Train screen next time."
+            what.append(Content(clean(f"{self._training}: it {where}")))
+        if self._experiment:
+            what.append(Content(f"The experiment {goes_on} in the Lab next time."))
+        rows = list(self.keymap.keys_of("quit"))
+        if self._kinds != ["server"]:
+            all_of = {1: "it", 2: "both"}.get(len(self._kinds), "all")
+            rows[0] = replace(rows[0], help=f"Leave {all_of} running")
+            rows[1] = replace(rows[1], help=f"Stop {all_of}, and then leave")
         return [*what, Content(""), *(key_row(key) for key in rows)]
 
     def action_choose(self, choice: QuitChoice) -> None:
