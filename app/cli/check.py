@@ -10,11 +10,13 @@ from specpanel.app.cli.report import guarded, talk
 
 if TYPE_CHECKING:
     from specpanel.core.preflight.finding import Finding
+    from specpanel.core.preflight.memory_estimate import MemoryEstimate
 
 HELP = (
     "Say whether a profile will work, why not, and what memory it will hold. Starts nothing. "
     "Ends with 2 on errors, with 1 on warnings under --strict, else with 0."
 )
+NOT_READ = "no weights were read"  # as the memory estimate says it
 GLYPHS = {"error": "✗", "warning": "!", "note": "·"}
 
 
@@ -64,6 +66,7 @@ def check(
             "errors": counts["error"],
             "warnings": counts["warning"],
             "notes": counts["note"],
+            "not_judged": not_judged(prepared.memory),
             "explanations": prepared.explanations,
             "exit_code": code,
         }
@@ -75,7 +78,7 @@ def check(
             typer.echo(row)
         for sentence in prepared.explanations:
             typer.echo(sentence)
-        talk(_verdict(counts))
+        talk(_verdict(counts, not_judged(prepared.memory)))
     if code:
         raise typer.Exit(code)
 
@@ -88,7 +91,24 @@ def exit_status(findings: "tuple[Finding, ...]", *, strict: bool) -> int:
     return 1 if strict and "warning" in severities else 0
 
 
-def _verdict(counts: dict[str, int]) -> str:
+def not_judged(memory: "MemoryEstimate") -> tuple[str, ...]:
+    """What could not be looked at, each with why: the weights of a model, how much the KV cache holds."""
+    told = [
+        f"{line.name} ({_why_unread(line.basis)})"
+        for line in memory.lines
+        if line.name.startswith("weights") and line.size_bytes is None
+    ]
+    if memory.unknown:
+        told.append(f"KV cache ({memory.unknown})")
+    return tuple(told)
+
+
+def _why_unread(basis: str) -> str:
+    reason = basis.partition(", over ")[0]
+    return "the model's files are not here" if reason == NOT_READ else reason
+
+
+def _verdict(counts: dict[str, int], unjudged: tuple[str, ...]) -> str:
     told = [
         f"{count} {severity}{'s' if count > 1 else ''}"
         for severity, count in counts.items()
@@ -96,7 +116,11 @@ def _verdict(counts: dict[str, int]) -> str:
     ]
     if counts["error"]:
         return f"✗ {', '.join(told)}: specpanel run will refuse it, unless you say --force"
-    return f"✓ nothing stands in the way{' (' + ', '.join(told) + ')' if told else ''}"
+    found = f" ({', '.join(told)})" if told else ""
+    if unjudged:
+        left = ", ".join(unjudged)
+        return f"· nothing was found that stands in the way{found}; not judged: {left}"
+    return f"✓ nothing stands in the way{found}"
 
 
 def finding_text(finding: "Finding") -> str:

@@ -81,9 +81,7 @@ class SettingsPane(MlaPane):
             limit = found.deployment.decode_threshold
             told = f"up to {limit:,} new tokens count as decoding"
             if self.assumed_gpu:
-                told = (
-                    f"no known GPU was found here: {self.study.gpu.name} is assumed; {told}"
-                )
+                told = f"no known GPU was found here: {self.study.gpu.name} is assumed; {told}"
             rows += [(), *(((f" {part}", "muted"),) for part in wrap(told, width - 2))]
             for rejection in found.passed_over:
                 text = f"passed over {rejection.backend}: {rejection.reason}"

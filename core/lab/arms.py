@@ -64,10 +64,9 @@ def launch_fingerprint(profile: Profile) -> str:
 
 
 def what_differs(a: Profile, b: Profile) -> tuple[Change, ...]:
-    """Settings of the launch that differ; the traffic is shared, and an empty setting is an absent one."""
+    """Settings of the launch that differ; the traffic is shared."""
     return tuple(
         change
         for change in differences(a, b)
         if not change.setting.startswith(("traffic.", "engine.port"))
-        and {change.before, change.after} - {"", "–"}
     )

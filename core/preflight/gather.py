@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
@@ -63,6 +64,8 @@ def gather(
         free_disk_bytes=_free_disk_bytes(disk_folder or Path.home()),
         devices=None if devices is None or on_cpu else tuple(devices),
         device_problem=None if on_cpu else device_problem,
+        cpu_nodes=_memory_nodes() if on_cpu else None,
+        cores=psutil.cpu_count() if on_cpu else None,
         amx=on_cpu and _has_amx(),
         variables=_of_vllm(outside),
     )
@@ -113,6 +116,19 @@ def _has_amx() -> bool:
         return " amx_tile" in Path("/proc/cpuinfo").read_text()[:20_000]
     except OSError:
         return False
+
+
+def _memory_nodes() -> int | None:
+    """NUMA nodes whose memory this process may use, as Linux lists them ("0-1,3")."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    listed = re.search(r"^Mems_allowed_list:\s*(\d[\d,-]*)$", status, re.MULTILINE)
+    if listed is None:
+        return None
+    ends = [part.split("-") for part in listed[1].split(",")]
+    return sum(int(each[-1]) - int(each[0]) + 1 for each in ends)
 
 
 def _of_vllm(environment: Mapping[str, str]) -> dict[str, str]:

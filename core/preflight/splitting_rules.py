@@ -1,16 +1,21 @@
-"""Rules about splitting over ranks: do the attention heads of target and drafter divide. Pure.
+"""Rules about splitting over ranks: do heads divide, and has the CPU room for the ranks. Pure.
 
 Read from vLLM 0.32.0: ``ModelConfig.verify_with_parallel_config`` refuses attention heads that the tensor
 parallel size does not divide, of the target and, with the drafter's own size, of the drafter.
 ``QKVParallelLinear`` (``model_executor/layers/linear.py``) divides KV heads over fewer ranks and copies
 them to more, evenly both times; MLA keeps one latent and has no KV heads to divide. A drafter's layers
-are made in the target's group of ranks, whatever size the drafter was given.
+are made in the target's group of ranks, whatever size the drafter was given. On a CPU each rank is bound to
+a NUMA node of its own (``utils/ompmultiprocessing.py``), unless threads are bound by hand or nodes simulated.
 """
 
 from collections.abc import Iterator
 
 from specpanel.core.checkpoints.config import ModelConfig
-from specpanel.core.preflight.arguments import pipeline_parallel_size, tensor_parallel_size
+from specpanel.core.preflight.arguments import (
+    pipeline_parallel_size,
+    tensor_parallel_size,
+    variables,
+)
 from specpanel.core.preflight.rule import Remark, Rule, rule
 from specpanel.core.preflight.surroundings import Surroundings
 from specpanel.core.settings.profile import Profile
@@ -105,4 +110,33 @@ def kv_heads_divide(profile: Profile, around: Surroundings) -> Iterator[Remark]:
             )
 
 
-RULES: tuple[Rule, ...] = (heads_divide, kv_heads_divide)
+@rule(
+    "ranks-on-cpu",
+    "warning",
+    "vLLM would run on the CPU, and the launch asks for more ranks than the CPU has places for: a NUMA node "
+    "for each.",
+    "Launch it on a machine with so many devices, or lower tensor_parallel_size.",
+)
+def cpu_has_room_for_the_ranks(profile: Profile, around: Surroundings) -> Iterator[Remark]:
+    ranks, stages = tensor_parallel_size(profile), pipeline_parallel_size(profile)
+    wanted, nodes, cores = ranks * stages, around.cpu_nodes, around.cores
+    if around.platform != "cpu" or nodes is None or cores is None:
+        return
+    set_here = variables(profile, around)
+    by_hand = set_here.get("VLLM_CPU_OMP_THREADS_BIND", "auto") != "auto"
+    simulated = set_here.get("VLLM_CPU_SIM_MULTI_NUMA", "0") != "0"
+    if wanted > (cores if by_hand or simulated else nodes):
+        yield Remark(
+            f"the launch needs {wanted} ranks and vLLM would run on this machine's CPU, which has "
+            f"{_counted(nodes, 'NUMA node')} and {_counted(cores, 'core')}: each rank takes a node",
+            f"Launch it on a machine with {wanted} devices, or lower tensor_parallel_size.",
+            FIELD,
+            (f"tensor parallel {ranks}, pipeline stages {stages}", "no accelerator is used"),
+        )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+RULES: tuple[Rule, ...] = (heads_divide, kv_heads_divide, cpu_has_room_for_the_ranks)

@@ -67,6 +67,7 @@ class Surroundings:
     ``platform`` is what vLLM will run on. ``free_memory_bytes`` is the memory that weights and KV cache
     will come from: the host's on a CPU, the fullest device's elsewhere. ``free_disk_bytes`` is where logs
     and caches are written. ``devices`` are those vLLM will see, empty where it will see none.
+    ``cpu_nodes`` are the NUMA nodes whose memory vLLM may use, ``cores`` its processors.
     ``variables`` are the environment that vLLM inherits, as far as it concerns vLLM, secrets blanked.
     """
 
@@ -80,4 +81,6 @@ class Surroundings:
     devices: tuple[DeviceState, ...] | None = None
     device_problem: str | None = None  # why there is none, or why they cannot be read
     variables: Mapping[str, str] = field(default_factory=dict)
+    cpu_nodes: int | None = None
+    cores: int | None = None
     amx: bool = False  # whether the CPU has AMX tiles, which vLLM's MLA uses where it can

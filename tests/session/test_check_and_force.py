@@ -34,6 +34,19 @@ def test_a_sound_profile_ends_with_0_and_shows_what_it_will_hold(bench: Workbenc
     assert "2 layers of 512 B" in text
 
 
+def test_what_could_not_be_judged_is_named_in_the_last_line(bench: Workbench) -> None:
+    far = ("--model", "nobody/of-the-hub", "--set", "engine.tensor_parallel_size=4096")
+    code, _, text = check(bench, *far)
+    assert code == 0, text
+    assert "[ranks-on-cpu]" in text
+    last = text.rstrip().splitlines()[-1]
+    assert "nothing was found that stands in the way (1 warning" in last
+    assert "not judged: weights of the target (the model's files are not here), KV cache" in last
+    code, lines, _ = check(bench, *far, "--strict", "--json")
+    assert code == 1
+    assert len(lines[-1]["not_judged"]) == 2  # type: ignore[arg-type]
+
+
 def test_warnings_count_under_strict_only(bench: Workbench) -> None:
     long = ("--set", "drafter.prompt_lookup_max=64")
     code, _, text = check(bench, *long)

@@ -33,7 +33,7 @@ def test_it_paints_follows_keys_and_a_resize_and_gives_the_screen_back(
     report = tmp_path / "report.json"
     terminal = terminals("--history", "320", "--every", "0.3", "--report", str(report))
     terminal.sees("Acceptance length")
-    terminal.sees("127.0.0.1:8250")
+    terminal.sees("serving :8250")
     terminal.until(lambda: any(0x2800 < ord(char) <= 0x28FF for char in terminal.text()))
     terminal.child.send("z")
     terminal.until(lambda: "Tokens/s" not in terminal.text())

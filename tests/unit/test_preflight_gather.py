@@ -102,6 +102,10 @@ def test_everything_is_gathered_for_a_profile(checkpoint, listener):
     assert around.free_memory_bytes > 0
     assert around.free_disk_bytes is not None
     assert around.free_disk_bytes > 0
+    assert around.cpu_nodes is not None
+    assert around.cpu_nodes >= 1
+    assert around.cores is not None
+    assert around.cores >= 1
 
 
 def test_on_a_gpu_the_hosts_memory_is_not_taken_for_the_devices(checkpoint):

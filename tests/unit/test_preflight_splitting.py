@@ -1,5 +1,6 @@
 """Over how many ranks a launch can be split: heads of target and drafter."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,42 @@ def test_a_drafters_heads_are_divided_over_the_targets_ranks_too(own: dict[str, 
     found = split(4, model(32, 8), model(14, 2), **own)["heads-undivided"]
     assert "the drafter's 14 attention heads" in found.text
     assert found.mend == (("engine.tensor_parallel_size", 2),)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "told"),
+    [
+        ({"tensor_parallel_size": 8}, 1, "needs 8 ranks"),
+        ({"arguments": ["-pp", "2"]}, 1, "needs 2 ranks"),
+        ({"tensor_parallel_size": 2}, 2, None),
+        ({}, 1, None),
+        (
+            {"tensor_parallel_size": 2, "environment": {"VLLM_CPU_OMP_THREADS_BIND": "0|1"}},
+            1,
+            None,
+        ),
+        (
+            {"tensor_parallel_size": 4, "environment": {"VLLM_CPU_SIM_MULTI_NUMA": "1"}},
+            1,
+            "and 2 cores",
+        ),
+    ],
+)
+def test_more_ranks_than_the_cpu_has_places_for_are_a_warning(
+    settings: dict[str, Any], nodes: int, told: str | None
+) -> None:
+    around = Surroundings(
+        interpreter=replace(FACTS, platform="cpu"),
+        platform="cpu",
+        port=PortState(8000, free=True),
+        target=ModelState("lab/of-the-hub", "hub"),
+        cpu_nodes=nodes,
+        cores=2,
+    )
+    table = {"target": {"model": "lab/of-the-hub"}, "engine": settings}
+    found = {each.code: each for each in check(Profile.model_validate(table), around)}
+    if told is None:
+        assert "ranks-on-cpu" not in found
+    else:
+        assert found["ranks-on-cpu"].severity == "warning"
+        assert told in found["ranks-on-cpu"].text

@@ -409,3 +409,5 @@ class TrainScreen(TrainActions):
             return
         self.table.choose_next()
         self._show_keys()
+        if self.size.width < _NAMES_FROM:  # neither the table nor the end of the key line says it
+            self.panel.say(f"step {self.table.checkpoint.step} is chosen: p promotes it")
