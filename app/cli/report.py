@@ -35,8 +35,9 @@ def say(error: SpecpanelError) -> None:
 
 
 def leave(error: SpecpanelError) -> NoReturn:
-    """Say what went wrong and end with its exit status."""
-    say(error)
+    """Say everything that went wrong and end with the exit status."""
+    for each in (isinstance(error, ConfigurationError) and error.every) or (error,):
+        say(each)
     raise SystemExit(int(error.exit_code))
 
 

@@ -1,6 +1,7 @@
 """Rules about the machine: interpreter, platform, port, devices, disk. Pure."""
 
 from collections.abc import Iterator
+from shlex import quote
 
 from specpanel.core.engine.interpreter_facts import version_tuple
 from specpanel.core.preflight.arguments import pipeline_parallel_size, tensor_parallel_size
@@ -93,17 +94,25 @@ def address_can_be_listened_at(profile: Profile, around: Surroundings) -> Iterat
         )
 
 
-@rule("port-taken", "error", "Somebody else listens at the port.", "Use the next free port.")
+@rule(
+    "port-taken",
+    "error",
+    "Somebody listens at the port: another program, or a server that specpanel started.",
+    "Use the next free port, or end the server with specpanel stop.",
+)
 def port_is_free(profile: Profile, around: Surroundings) -> Iterator[Remark]:
     port = around.port
     if port.free or port.problem:
         return
-    owner = "a process that this user may not see"
-    if port.owner_pid is not None:
+    owner, fix = "a process that this user may not see", _other_port(port.next_free)
+    if port.server is not None:
+        owner = f"specpanel's own server {port.server} (pid {port.owner_pid})"
+        fix = f"End it with: specpanel stop {quote(port.server)}. Or: {fix[0].lower()}{fix[1:]}"
+    elif port.owner_pid is not None:
         owner = f"{port.owner_name or 'a process'} (pid {port.owner_pid})"
     yield Remark(
         f"port {port.port} is taken by {owner}",
-        _other_port(port.next_free),
+        fix,
         "engine.port",
         mend=() if port.next_free is None else (("engine.port", port.next_free),),
     )

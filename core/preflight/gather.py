@@ -14,6 +14,7 @@ import psutil
 from specpanel.core.checkpoints.config import looks_like_hub_id, read_config
 from specpanel.core.checkpoints.tokenizer import tokenizer_digest
 from specpanel.core.checkpoints.weights import read_weights
+from specpanel.core.engine import identity, registry
 from specpanel.core.engine.command import redacted
 from specpanel.core.engine.interpreter_facts import InterpreterFacts, Platform
 from specpanel.core.errors import ConfigurationError
@@ -148,7 +149,21 @@ def port_state(host: str, port: int) -> PortState:
     if problem != "taken":
         return PortState(port, free=False, problem=problem, next_free=_next_free(host, port))
     pid, name = _owner(port)
-    return PortState(port, False, None, pid, name, _next_free(host, port))
+    return PortState(
+        port, False, None, pid, name, _next_free(host, port), server_at(port, pid)
+    )
+
+
+def server_at(port: int, pid: int | None) -> str | None:
+    """The name of specpanel's own server whose process ``pid`` listens on ``port``; None: it is none."""
+    if pid is None:
+        return None
+    for record in reversed(registry.records()):
+        if record.port == port and pid in identity.members(
+            record.id, record.pid, record.start_mark
+        ):
+            return record.name
+    return None
 
 
 def _cannot_listen(host: str, port: int) -> str | None:

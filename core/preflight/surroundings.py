@@ -13,7 +13,10 @@ ModelKind = Literal["folder", "hub", "unusable"]
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """Whether vLLM can listen there. ``owner_pid`` is None where the owner is another user's process."""
+    """Whether vLLM can listen there. ``owner_pid`` is None where the owner is another user's process.
+
+    ``server`` is the name of the server that owns it, where specpanel started it.
+    """
 
     port: int
     free: bool
@@ -21,6 +24,7 @@ class PortState:
     owner_pid: int | None = None
     owner_name: str | None = None
     next_free: int | None = None
+    server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

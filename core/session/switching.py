@@ -12,7 +12,7 @@ from specpanel.core.preflight.rules import blocking
 from specpanel.core.session.preparing import look_ahead
 from specpanel.core.settings.profile import Profile
 
-_EMPTY: tuple[object, ...] = ("", [], {})
+_ABSENT: tuple[object, ...] = (None, "", [], {})
 _NO_RESTART = ("traffic.", "description", "name")
 
 
@@ -74,7 +74,7 @@ def plan_adoption(before: Profile | None, record: ServerRecord) -> SwitchPlan:
 
 
 def differences(before: Profile | None, after: Profile) -> tuple[Change, ...]:
-    """Settings that differ, in the order of the profile. An empty text, list or table is an absent setting."""
+    """Settings that differ, in the order of the profile; an empty text, list or table is an absent one."""
     old = {} if before is None else _flat(before)
     new = _flat(after)
     names = [*new, *(name for name in old if name not in new)]
@@ -94,7 +94,7 @@ def _flat(profile: Profile) -> dict[str, str]:
                 {
                     f"{section}.{key}": _text(value)
                     for key, value in values.items()
-                    if value is not None and value not in _EMPTY
+                    if value not in _ABSENT
                 }
             )
     return flat

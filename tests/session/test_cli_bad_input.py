@@ -218,3 +218,11 @@ def test_flags_for_vllm_that_it_does_not_know_are_told_in_its_own_words(bench: W
     assert "--specualtive-tokens" in panel.err
     assert panel.of_kind("launched")[0]["log"] in panel.err
     bench.assert_nothing_left()
+
+
+def test_everything_that_is_wrong_with_a_profile_is_told_at_once(specpanel: CommandLine) -> None:
+    Path("two.toml").write_text('schema_version = 1\n[drafter]\nmethod = "ngrm"\n')
+    status, said = specpanel("check", "./two.toml")
+    assert status == 2
+    assert "target is missing" in said
+    assert "Did you mean ngram?" in said
