@@ -149,9 +149,7 @@ def port_state(host: str, port: int) -> PortState:
     if problem != "taken":
         return PortState(port, free=False, problem=problem, next_free=_next_free(host, port))
     pid, name = _owner(port)
-    return PortState(
-        port, False, None, pid, name, _next_free(host, port), server_at(port, pid)
-    )
+    return PortState(port, False, None, pid, name, _next_free(host, port), server_at(port, pid))
 
 
 def server_at(port: int, pid: int | None) -> str | None:

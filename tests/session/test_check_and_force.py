@@ -4,7 +4,16 @@ import json
 import socket
 from pathlib import Path
 
-from fakes.engine.workbench import FAKE_PYTHON, Workbench
+from fakes.engine.workbench import (
+    FAKE_PYTHON,
+    Workbench,
+    command_for,
+    new_record,
+    wait_for,
+)
+
+from specpanel.core.engine.interpreter_facts import InterpreterFacts
+from specpanel.core.engine.process import start_server
 
 TOO_LONG = ("--set", "target.max_model_len=4096")  # the model is made for 2048
 
@@ -87,6 +96,27 @@ def test_run_refuses_errors_and_starts_them_when_forced_and_recorded(
     assert forced.summary["forced"] == ["max-model-len"]
     assert '"kind": "forced"' in recording.read_text()
     assert len(forced.of_kind("launched")) == 1
+    bench.assert_nothing_left()
+
+
+def test_a_port_that_our_own_server_holds_names_it_and_what_ends_it(
+    bench: Workbench, fake_facts: InterpreterFacts
+) -> None:
+    profile = bench.profile().model_copy(update={"name": "my server"})
+    record = new_record(profile, bench.folder)
+    server = start_server(record, command_for(profile, fake_facts), bench.environment())
+    wait_for(lambda: "startup complete" in record.log.read_text(), "the start")
+    port = ("--port", str(profile.engine.port))
+    code, _, text = check(bench, *port)
+    assert code == 2, text
+    refused = bench.run(*port)
+    assert refused.end() == 1
+    pid = server.record.pid
+    for said in (text, refused.err):
+        assert f"is taken by specpanel's own server my server (pid {pid})" in said
+        assert "specpanel stop 'my server'" in said
+    assert bench.start("stop", "my server").end() == 0
+    assert server.exit_code is not None
     bench.assert_nothing_left()
 
 
