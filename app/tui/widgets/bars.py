@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import host_line, server_state, traffic_line, trouble
 from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, spread, width_of, wrap
+from specpanel.app.tui.short_notes import shorter
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.devices.words import none_found
@@ -135,11 +136,17 @@ class TroubleLine(Canvas):
             what = finding
         self._what = None if hidden else what
         self.set_class(self._what is None, "-absent")
-        needed = len(self._wrapped(self.screen.size.width)) if self._what is not None else 1
+        needed = self._rows_needed()
+        if needed > self.most_rows and self._what is not None:
+            self._what = self._what[0], shorter(self._what[1])
+            needed = self._rows_needed()
         if self._what is None or needed > self._height or self._height > self.most_rows:
             self._height = min(needed, self.most_rows)
             self.styles.height = self._height
         self.redraw()
+
+    def _rows_needed(self) -> int:
+        return len(self._wrapped(self.screen.size.width)) if self._what is not None else 1
 
     def _wrapped(self, width: int) -> list[str]:
         return wrap(self._what[1], max(1, width - 4)) if self._what is not None else []
