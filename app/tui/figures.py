@@ -8,7 +8,6 @@ from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, width_of
 from specpanel.core.monitor.frame import (
     Frame,
-    HostSample,
     Quantile,
     Quantiles,
     ServerSample,
@@ -330,10 +329,12 @@ def trouble(frame: Frame | None) -> tuple[str, str] | None:
     return None
 
 
-def host_line(host: HostSample | None, glyphs: Glyphs, width: int) -> Line:
+def host_line(frame: Frame | None, glyphs: Glyphs, width: int) -> Line:
     """CPU and memory of the machine and of the server's processes; whole facts, as many as fit."""
+    host = None if frame is None else frame.host
     if host is None:
-        return (("host ", "muted"), (ABSENT, "muted"))
+        reason = "no server is watched" if frame is None else "not reported"
+        return (("host ", "muted"), (f"{ABSENT} ({reason})", "muted"))
     parts: list[Line] = []
     if host.cpu_percent is not None:
         cores = f" of {host.cores} cores" if host.cores else ""
@@ -352,7 +353,9 @@ def host_line(host: HostSample | None, glyphs: Glyphs, width: int) -> Line:
         parts.append((("server ", "muted"), *server))
     while len(parts) > 1 and width_of(_joined(parts, glyphs)) > width:
         parts.pop()
-    return _joined(parts, glyphs) if parts else (("host ", "muted"), (ABSENT, "muted"))
+    if not parts:
+        return (("host ", "muted"), (f"{ABSENT} (this system does not tell)", "muted"))
+    return _joined(parts, glyphs)
 
 
 def traffic_line(traffic: TrafficSample | None, glyphs: Glyphs, bar_cells: int) -> Line:

@@ -126,6 +126,9 @@ def stage_began_unix(root: Path) -> float | None:
     return max(stamps, default=None)
 
 
+_RULES = set("-=_*─━═ ")  # lines drawn across a log say nothing
+
+
 def last_log_line(log: Path) -> str:
     """The last line of a log that says something, fit to be shown; empty where there is none."""
     try:
@@ -134,7 +137,7 @@ def last_log_line(log: Path) -> str:
         return ""
     for line in reversed(lines):
         text = one_line(" ".join(line.decode("utf-8", "replace").split()), 400)
-        if any(char.isalnum() for char in text):
+        if set(text) - _RULES:
             return text
     return ""
 

@@ -198,7 +198,7 @@ class HostPane(Pane):
         frame = self._frame
         bar = 16 if width >= WIDE_COLUMNS else 6
         right = traffic_line(frame.traffic if frame else None, self.glyphs, bar)
-        left = host_line(frame.host if frame else None, self.glyphs, width - width_of(right) - 4)
+        left = host_line(frame, self.glyphs, width - width_of(right) - 4)
         blank: Span = (" ", "text")
         return [spread((blank, *left), (*right, blank), width, self.glyphs.ellipsis)]
 
