@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents and not item.get_closest_marker("faults"):
             item.add_marker(pytest.mark.engine)
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(1200))
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ def swappable(specpanel: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         *("--k", "3", "--port", str(port), "--requests", "1", "--keep-running", "--json"),
         *("--no-record", "--set", "engine.swappable=true", "--set", "traffic.warmup=0"),
         *("--", "--worker-extension-cls", "failing_copy.FailingReload"),
-        seconds=300,
+        seconds=600,
     )
     assert run.code == 0, run.err
     (found,) = (
@@ -240,7 +240,7 @@ def test_a_worse_drafter_started_beside_it_goes_again(specpanel: Any, swappable:
     done = with_fault(specpanel).run(
         *("promote", str(swappable.b), "--server", swappable.name, "--way", "restart", "--json"),
         *("-n", "6", "--max-tokens", "24"),
-        seconds=300,
+        seconds=600,
     )
     assert done.out, done.err
     tried = json.loads(done.out)

@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.long
 def test_breakeven_prices_k_with_the_acceptance_that_was_chosen(newcomer, port: str) -> None:
     """vLLM's own verification accepts what the dice said, and plain steps are the dearest for a token."""
     run = newcomer.run(

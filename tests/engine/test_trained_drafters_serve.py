@@ -42,6 +42,7 @@ def test_an_eagle3_head_is_accepted_at_every_position(specpanel, target: Path, p
     assert acceptance["counters_acceptance_length"] == pytest.approx(4.0, abs=0.05)
 
 
+@pytest.mark.long
 def test_a_p_eagle_head_whose_masked_positions_are_wrong_shows_a_cliff(
     specpanel, target: Path, port: str
 ) -> None:
