@@ -101,7 +101,8 @@ def figures_of_frames(newest_first: Iterator[Frame]) -> Figures | None:
 
 def _of_frame(frame: Frame) -> Mapping[str, Value | None]:
     speculation, engine, latency = frame.speculation, frame.engine, frame.latency
-    length = speculation.lifetime_acceptance_length if speculation else None
+    # Not the lifetime figure: the server may have got it before this recording began.
+    length = speculation.acceptance_length if speculation else None
     speed = engine.generation_tokens_per_s if engine else None
     tpot, ttft = (latency.tpot, latency.ttft) if latency else (None, None)
     return {

@@ -95,9 +95,7 @@ def test_without_a_summary_the_last_frames_tell_and_it_is_said_so(tmp_path: Path
     assert last.latency.tpot is not None
     assert run.figures is not None
     assert not run.figures.whole_run
-    assert run.figures.acceptance_length == Value(
-        last.speculation.lifetime_acceptance_length or 0.0
-    )
+    assert run.figures.acceptance_length == Value(last.speculation.acceptance_length or 0.0)
     assert run.figures.tokens_per_s == Value(last.engine.generation_tokens_per_s or 0.0)  # type: ignore[union-attr]
     assert run.figures.tpot_p50_ms == Value(last.latency.tpot.p50.value_ms)
     assert (run.ended, run.name, run.duration_s) == ("stopped", "synthetic", 29.0)
