@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import select
 import sys
 import termios
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -176,6 +178,7 @@ class LeavingApp(DeskApp):
         return True
 
 
+_SLOW_READER_S = 0.5
 # Mouse, focus and paste reports off, the keyboard as it was, cursor, wrapping, and the screen before ours.
 _MODES_OFF = (
     *("\x1b[?1000l", "\x1b[?1002l", "\x1b[?1003l", "\x1b[?1006l", "\x1b[?1015l", "\x1b[?1016l"),
@@ -192,12 +195,17 @@ _MODES_OFF = (
 
 
 def _give_terminal_back() -> None:
-    """Turn off what we turned on, without ever waiting for a reader."""
+    """Turn off what we turned on; a reader who is slow is waited for, one who never reads is not."""
+    rest = "".join(_MODES_OFF).encode()
+    deadline_s = time.monotonic() + _SLOW_READER_S
     with contextlib.suppress(OSError):
         was_blocking = os.get_blocking(2)
         os.set_blocking(2, False)
         try:
-            os.write(2, "".join(_MODES_OFF).encode())
+            while rest and time.monotonic() < deadline_s:
+                if select.select((), (2,), (), 0.05)[1]:
+                    with contextlib.suppress(BlockingIOError):
+                        rest = rest[os.write(2, rest) :]
         finally:
             os.set_blocking(2, was_blocking)
 
