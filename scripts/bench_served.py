@@ -26,7 +26,7 @@ _COMMAND = (sys.executable, "-m", "specpanel.app")
 
 
 @contextmanager
-def _serving(port: int) -> Iterator[str]:
+def serving(port: int) -> Iterator[str]:
     """A real server with the n-gram drafter; ended afterwards."""
     flags = ("--port", str(port), "--requests", "1", "--keep-running", "--no-record", "--json")
     started = subprocess.run(
@@ -69,7 +69,7 @@ async def _block(url: str, requests: int) -> list[RequestRecord]:
 def served_section(blocks: int, port: int = 20695) -> str:
     """Measure ``blocks`` blocks on each side; the section of the page."""
     sides: dict[bool, list[RequestRecord]] = {False: [], True: []}
-    with _serving(port) as url:
+    with serving(port) as url:
         for block in range(2 * blocks):
             watched = block % 4 in (1, 2)  # alone, watched, watched, alone: a drift meets both
             with _watcher(url, watched):

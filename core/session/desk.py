@@ -7,7 +7,6 @@ A failing start leaves the server serving that was there before.
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,15 +17,13 @@ from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor
-from specpanel.core.session.desk_recording import DeskRecording
-from specpanel.core.session.events import Event, FrameTaken, Listener, Note
-from specpanel.core.session.explaining import Findings
+from specpanel.core.session.desk_watch import DeskWatch
+from specpanel.core.session.events import Event, Listener, Note
 from specpanel.core.session.interruption import InterruptedRunError
 from specpanel.core.session.sending import Sending
 from specpanel.core.session.served import (
     Served,
     drained,
-    explain_when_ready,
     served_record,
     start_served,
 )
@@ -68,18 +65,13 @@ class Desk:
         self.last_log: Path | None = None
         self.sends_traffic = traffic
         self._listeners = [listener]
-        self._recording = DeskRecording(recordings)
-        self._began_s = time.monotonic()
         self._closed = False
-        self._epochs = 0
         self._task: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
         self._sending = Sending(self._tell)
-        self._findings = Findings(self._tell)
+        self._watch = DeskWatch(feed, self._tell, lambda: self._sending.progress, recordings)
         self._force = False  # whether preflight's errors keep from starting what is asked for now
         self._interrupted = asyncio.Event()
         self._hurry = threading.Event()
-        self._monitor: Monitor | None = None
 
     # -- what a panel asks for --------------------------------------------------------------
 
@@ -170,12 +162,12 @@ class Desk:
     @property
     def recordings(self) -> Path | None:
         """The folder that its recordings go into."""
-        return self._recording.folder
+        return self._watch.recordings
 
     @property
     def devices(self) -> DeviceWatch | None:
         """What reads this machine's devices; None while no server is watched."""
-        return None if self._monitor is None else self._monitor.devices
+        return self._watch.devices
 
     def require_watch(self) -> Monitor:
         """What makes the Frames.
@@ -183,9 +175,7 @@ class Desk:
         Raises:
             NotRunningError: no server is watched.
         """
-        if self._monitor is None or self._watch is None:
-            raise NotRunningError("there is nothing to mark: no server is watched")
-        return self._monitor
+        return self._watch.require()
 
     def plan(self, profile: "Profile") -> "SwitchPlan":
         """What changing to ``profile`` means, without doing it. Looks at the machine: about 0.3 s."""
@@ -222,7 +212,7 @@ class Desk:
         served = self.current
         if not leave and served is not None and served.record is not None and served.is_up:
             await self._end_server(served)
-        await self._end_watch(reason)
+        await self._watch.end(reason)
 
     # -- one thing at a time ----------------------------------------------------------------
 
@@ -264,12 +254,12 @@ class Desk:
         self._tell(Note(str(error)))
 
     async def _start(self, profile: "Profile") -> None:
-        await self._end_watch()
+        await self._watch.end()
         self.current = None
         served = await self._launched(profile)
         self.current = served
         try:
-            self._begin_watch(served)
+            self._watch.begin(served)
             await self._until_ready(served)
         except (SpecpanelError, InterruptedRunError):
             await self._end_server(served)
@@ -317,10 +307,10 @@ class Desk:
             looking.cancel()
             self.starting = None
         await self._sending.end()
-        await self._end_watch(f"switched to {_words(profile)}", stopped=old.record is not None)
+        await self._watch.end(f"switched to {_words(profile)}", stopped=old.record is not None)
         self.current = served
         self.last_log = served.log
-        self._begin_watch(served)
+        self._watch.begin(served)
         self._begin_load()
         if old.record is not None:
             self._retiring = old
@@ -358,10 +348,10 @@ class Desk:
 
     async def _replace(self, served: Served) -> None:
         await self._sending.end()
-        await self._end_watch()
+        await self._watch.end()
         self.current = served
         self.last_log = served.log
-        self._begin_watch(served)
+        self._watch.begin(served)
 
     async def _stop(self) -> None:
         served = self.current
@@ -390,8 +380,7 @@ class Desk:
         if not ended:
             served.facts.stopped = True
             served.facts.detail = None  # the last line of a start is no reason for a stop
-        if self._monitor is not None and self._watch is not None:
-            self._monitor.publish()
+        self._watch.look_again()
 
     async def _stop_processes(self, served: Served) -> None:
         if served.launch is not None:
@@ -400,50 +389,6 @@ class Desk:
             from specpanel.core.engine.process import stop_server
 
             await asyncio.to_thread(stop_server, served.record, 20.0, hurry=self._hurry)
-
-    # -- Frames -----------------------------------------------------------------------------
-
-    def _begin_watch(self, served: Served) -> None:
-        problem = self._recording.open(served)
-        if problem is not None:
-            self._tell(Note(problem))
-        self._findings = Findings(self._tell)
-        self._monitor = Monitor(
-            self.feed,
-            lambda: served.facts,
-            traffic=lambda: self._sending.progress,
-            processes=served.pids,
-            on_frame=self._frame,
-            began_s=self._began_s,
-            first_epoch=self._epochs,
-        )
-        self._watch = asyncio.create_task(self._follow(served, self._monitor))
-
-    async def _follow(self, served: Served, monitor: Monitor) -> None:
-        beside = (
-            asyncio.create_task(monitor.run()),
-            asyncio.create_task(explain_when_ready(served, self._tell)),
-        )
-        try:
-            await served.keep_looking()
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
-
-    async def _end_watch(
-        self, reason: str = "the panel went on to another server", *, stopped: bool = False
-    ) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
-            self._watch = None
-        self._recording.close(reason, stopped=stopped)
-
-    def _frame(self, frame: Frame) -> None:
-        self._epochs = frame.epoch + 1
-        self._tell(FrameTaken(frame))
-        self._findings.take(frame)
 
     def _begin_load(self) -> None:
         served = self.current
@@ -455,7 +400,7 @@ class Desk:
     # -- telling ----------------------------------------------------------------------------
 
     def _tell(self, event: Event) -> None:
-        problem = self._recording.write(event)
+        problem = self._watch.record(event)
         for listener in self._listeners:
             listener(event)
         if problem is not None:
