@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specpanel.app.tui.train_words import Fact, share, short_target
-from specpanel.core.training.story import number
+from specpanel.core.training.line_values import number
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 

@@ -11,7 +11,8 @@ from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line, Span, clean
 from specpanel.core.training.audit import Promotion
 from specpanel.core.training.runs import TrainingRun
-from specpanel.core.training.story import KeptCheckpoint, StageCourse, StageState, Story
+from specpanel.core.training.story import Story
+from specpanel.core.training.story_parts import KeptCheckpoint, StageCourse, StageState
 
 # state: glyph, word, ink
 STAGES: dict[StageState, tuple[str, str, str]] = {

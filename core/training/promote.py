@@ -8,7 +8,7 @@ the margin. Every attempt is written down, whatever came of it.
 import asyncio
 import getpass
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,6 +87,30 @@ class Course:
         audit.write(promotion)
         return promotion
 
+    async def of(
+        self, attempt: Awaitable[tuple[Result, str]], refusal: type[SpecpanelError], serves: str
+    ) -> Promotion:
+        """What came of the attempt, written down however it ends.
+
+        Args:
+            refusal: what it raises where the checkpoint cannot be taken.
+            serves: what serves after an interruption.
+
+        Raises:
+            SpecpanelError: the checkpoint was refused, or something failed; that is in the log, too.
+        """
+        try:
+            result, reason = await attempt
+        except InterruptedRunError:
+            return self.written("interrupted", f"it was stopped; {serves} serves")
+        except refusal as error:
+            self.written("refused", error.message)
+            raise
+        except SpecpanelError as error:
+            self.written("failed", error.message)
+            raise
+        return self.written(result, reason)
+
 
 class Promoting:
     """Tries one promotion in place. ``interrupt`` may be called at any time; the old drafter then comes back.
@@ -116,19 +140,12 @@ class Promoting:
         Raises:
             SpecpanelError: the checkpoint was refused, or something failed; that is in the log, too.
         """
-        course = self._course = Course(self.plan, "in place")
-        try:
-            async with DrafterSwap(self.plan.url) as drafter:
-                result, reason = await self._try(drafter)
-        except InterruptedRunError:
-            return course.written("interrupted", "it was stopped; the old drafter serves")
-        except CheckpointRefusedError as error:
-            course.written("refused", error.message)
-            raise
-        except SpecpanelError as error:
-            course.written("failed", error.message)
-            raise
-        return course.written(result, reason)
+        self._course = Course(self.plan, "in place")
+        return await self._course.of(self._exchange(), CheckpointRefusedError, "the old drafter")
+
+    async def _exchange(self) -> tuple[Result, str]:
+        async with DrafterSwap(self.plan.url) as drafter:
+            return await self._try(drafter)
 
     async def _try(self, drafter: DrafterSwap) -> tuple[Result, str]:
         course, plan = self._course, self.plan

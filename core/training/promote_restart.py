@@ -59,18 +59,8 @@ class RestartPromoting:
         Raises:
             SpecpanelError: it could not be tried, or something failed; that is in the log, too.
         """
-        course = self._course = Course(self.plan, "restart")
-        try:
-            result, reason = await self._try()
-        except InterruptedRunError:
-            return course.written("interrupted", "it was stopped; the old server serves")
-        except ConfigurationError as error:
-            course.written("refused", error.message)
-            raise
-        except SpecpanelError as error:
-            course.written("failed", error.message)
-            raise
-        return course.written(result, reason)
+        self._course = Course(self.plan, "restart")
+        return await self._course.of(self._try(), ConfigurationError, "the old server")
 
     async def _try(self) -> tuple[Result, str]:
         before = self._old.settings

@@ -16,7 +16,7 @@ import psutil
 
 from specpanel.core.engine import identity
 from specpanel.core.training.folder import training_folder
-from specpanel.core.training.story import number
+from specpanel.core.training.line_values import number
 
 RunState = Literal["running", "done", "stopped", "failed", "cut off", "unreadable"]
 

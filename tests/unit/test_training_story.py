@@ -5,8 +5,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from specpanel.core.training.alarms import RECENT
 from specpanel.core.training.curve import Curve
-from specpanel.core.training.story import RECENT, Story
+from specpanel.core.training.story import Story
 
 SAMPLE = Path(__file__).parents[1] / "data" / "training" / "train-tiny"
 

@@ -12,7 +12,6 @@ from textual.widget import Widget
 from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
-from specpanel.app.tui.ink import Span
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.screens.train_actions import TrainActions
 from specpanel.app.tui.screens.train_layout import PANES, plan_train
@@ -21,14 +20,17 @@ from specpanel.app.tui.train_plan_words import plan_facts
 from specpanel.app.tui.train_words import RecipeEntry, seconds, share
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
-from specpanel.app.tui.widgets.train_charts import SUBJECTS, AccuracyBars, StepChart, TimeBars
+from specpanel.app.tui.widgets.train_bars import AccuracyBars, TimeBars
+from specpanel.app.tui.widgets.train_charts import SUBJECTS, StepChart
 from specpanel.app.tui.widgets.train_head import TrainFoot, TrainHead
 from specpanel.app.tui.widgets.train_list import TrainList, key_of
-from specpanel.app.tui.widgets.train_tables import CheckpointTable, PlanTable, Welcome
+from specpanel.app.tui.widgets.train_tables import CheckpointTable, PlanTable
+from specpanel.app.tui.widgets.train_welcome import Welcome, welcome_words
 from specpanel.core.monitor.feed import Feed
+from specpanel.core.training.alarms import Trouble
 from specpanel.core.training.folder import training_folder
 from specpanel.core.training.runs import TrainingRun, folder_stamps
-from specpanel.core.training.story import Story, Trouble
+from specpanel.core.training.story import Story
 from specpanel.core.training.trail import Trail
 
 _TICKS_BETWEEN_LOOKS = 4
@@ -252,7 +254,9 @@ class TrainScreen(TrainActions):
         over = run is not None and run.state != "running"
         self.plan.show(tuple(plan_facts(self._table(), free=self._free(), folder=self._folder())))
         if run is None:
-            self.welcome.show(self._welcome_words())
+            first = not self.chooser.runs
+            start = self.keymap.shown("train.start")
+            self.welcome.show(welcome_words(self.recipe_entry, first=first, start=start))
         else:
             for chart in self.charts.values():
                 chart.show(story, over=over)
@@ -312,33 +316,6 @@ class TrainScreen(TrainActions):
             return f"finished{took} in all; no alarm"
         start = self.keymap.shown("train.start")
         return f"stopped{took}" + (f"; {start} goes on with it" if ending.resumable else "")
-
-    def _welcome_words(self) -> Sequence[Span]:
-        start = self.keymap.shown("train.start")
-        entry = self.recipe_entry
-        if entry is None:
-            return (("Reading trainings and recipes.", "muted"),)
-        if entry.error:
-            return ((entry.error, "bad"), ("Mend the file, then r reads it again.", "muted"))
-        first = not self.chooser.runs
-        words: list[Span] = [("No training yet.", "strong"), ("", "text")] if first else []
-        return (
-            *words,
-            (
-                f"{start} trains {entry.name}: the target answers the prompts, its hidden states are "
-                "taken out of it, and Speculators trains on both. It asks for steps first.",
-                "text",
-            ),
-            ("", "text"),
-            ("It runs in a process of its own, and goes on when this panel is left.", "muted"),
-            (f"Without the panel: specpanel train {entry.name}", "muted"),
-            ("A training that was started elsewhere appears here by itself.", "muted"),
-            ("", "text"),
-            (
-                "Recipes of your own: ~/.config/specpanel/recipes/NAME.toml (docs/training.md)",
-                "faint",
-            ),
-        )
 
     def _show_keys(self) -> None:
         entries = self.keymap.line_entries("train", "panel")

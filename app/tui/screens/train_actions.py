@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from specpanel.app.tui.widgets.train_list import TrainList
     from specpanel.app.tui.widgets.train_tables import CheckpointTable
     from specpanel.core.engine.registry import ServerRecord
-    from specpanel.core.training.story import KeptCheckpoint, Story
+    from specpanel.core.training.story import Story
+    from specpanel.core.training.story_parts import KeptCheckpoint
 
 _OURS = (sys.executable, "-m", "specpanel.app")
 

@@ -15,13 +15,24 @@ from specpanel.app.tui.train_words import (
     stage_words,
 )
 from specpanel.app.tui.widgets.pane import Pane
+from specpanel.core.training.alarms import Trouble
 from specpanel.core.training.runs import TrainingRun
-from specpanel.core.training.story import StageCourse, Story, Trouble
+from specpanel.core.training.story import Story
+from specpanel.core.training.story_parts import StageCourse
 
 _NAME = 11
 
 
-class TrainHead(Pane):
+class _Strip(Pane):
+    """A pane that is only its rows where there is no room for a frame."""
+
+    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
+        if self.framed and height > 2:
+            return super().compose_rows(width, height)
+        return self.compose_inside(width, height)
+
+
+class TrainHead(_Strip):
     """A headline, and the stages: a row each where there is room, else all in one."""
 
     def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
@@ -44,11 +55,6 @@ class TrainHead(Pane):
         self._story = self._run = None
         self._recipe = recipe
         self.redraw()
-
-    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
-        if self.framed and height > 2:
-            return super().compose_rows(width, height)
-        return self.compose_inside(width, height)
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         story = self._story
@@ -116,7 +122,7 @@ class TrainHead(Pane):
         return tuple(span for span in spans if span[0])
 
 
-class TrainFoot(Pane):
+class TrainFoot(_Strip):
     """The worst alarm with its fix, how many more there are, and what the log said last."""
 
     def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
@@ -129,11 +135,6 @@ class TrainFoot(Pane):
         """``quiet`` is said where there is no alarm."""
         self._alarms, self._log_line, self._quiet = tuple(alarms), log_line, quiet
         self.redraw()
-
-    def compose_rows(self, width: int, height: int) -> Sequence[Line]:
-        if self.framed and height > 2:
-            return super().compose_rows(width, height)
-        return self.compose_inside(width, height)
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         if height < 2:

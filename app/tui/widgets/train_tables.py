@@ -17,7 +17,8 @@ from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.training.audit import Promotion
 from specpanel.core.training.judging import LARGEST_GAP
 from specpanel.core.training.runs import TrainingRun
-from specpanel.core.training.story import KeptCheckpoint, Story
+from specpanel.core.training.story import Story
+from specpanel.core.training.story_parts import KeptCheckpoint
 
 _INTERVALS_FROM = 54
 _LABEL = 11
@@ -178,23 +179,3 @@ class PlanTable(Pane):
         if len(rows) > height:
             rows = [*rows[: height - 1], ((" z shows the rest", "faint"),)]
         return [fit(row, width, self.glyphs.ellipsis) for row in rows]
-
-
-class Welcome(Pane):
-    """What to do where there is no training yet."""
-
-    def __init__(self, *, glyphs: Glyphs = BRAILLE) -> None:
-        super().__init__("Train a drafter", glyphs=glyphs, id="train-welcome")
-        self._rows: tuple[Span, ...] = ()
-
-    def show(self, rows: Sequence[Span]) -> None:
-        self._rows = tuple(rows)
-        self.redraw()
-
-    def compose_inside(self, width: int, height: int) -> Sequence[Line]:
-        wrapped: list[Line] = []
-        for text, ink in self._rows:
-            wrapped += [((f"  {part}", ink),) for part in wrap(clean(text), max(10, width - 4))]
-        above = max(0, (height - len(wrapped)) // 3)
-        rows: list[Line] = [*([()] * above), *wrapped]
-        return [fit(row, width, self.glyphs.ellipsis) for row in rows[:height]]
