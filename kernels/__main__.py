@@ -8,15 +8,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
 from specpanel.kernels.calibrate import Calibration, calibrate, dump, fitted
 from specpanel.kernels.cells import Cell
+from specpanel.kernels.crossings import Place
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.request import Request, load
+from specpanel.kernels.vllm_rules import Tier
 
 
 def main() -> int:
@@ -69,14 +71,15 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
     repeats = measure.Repeats(limit_s=8.0) if device == "cpu" else measure.Repeats(5, 20, 100)
 
     planned = len(request.grid.cells())
-    measured = 0
+    turns: dict[Place, list[Mapping[Tier, float]]] = {}
 
     def cell(heads: int, query: int, context: int) -> Cell:
-        nonlocal measured
-        what = "refining a crossing" if measured >= planned else "measuring"
+        place, done = (heads, query, context), len(turns)
+        what = "measuring" if done < planned else "refining a crossing"
+        if place in turns:
+            what = "still in doubt, measuring again"
         shown = f"{what}: {heads} heads, {query} new tokens after {context}"
-        report("stage", {"text": shown, "done": measured, "of": max(planned, measured)})
-        measured += 1
+        report("stage", {"text": shown, "done": done, "of": max(planned, done)})
         dims = replace(request.dims, heads=heads)
         found = measure.measure_cell(
             dims,
@@ -87,6 +90,7 @@ def run(request: Request, report: Callable[[str, dict[str, Any]], None]) -> None
             dtype=dtype,
             pattern=pattern,
             repeats=repeats,
+            turns=turns.setdefault(place, []),
         )
         report("cell", asdict(found))
         return found

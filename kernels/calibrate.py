@@ -4,18 +4,20 @@ What measures is handed in, so this works the same for portable torch on a CPU, 
 for vLLM's own. A *win* is a step whose MHA form (dense within top-k, masked beyond) takes less time than
 sparse MQA by more than the margin, a *loss* the opposite, and what lies between is neither.
 
-A table is refused where the measurements contradict what thresholds can say: in one row of growing queries
-MHA may lose, then win, then lose, and no more.
+A step that stays undecided is measured again until it is settled or was tried often enough; it is then told
+as undecided. A table is refused where the measurements contradict what thresholds can say: in one row of
+growing queries MHA may lose, then win, then lose, and no more.
 """
 
 import itertools
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from specpanel.kernels.cells import MARGIN, Cell, Ratio, Timing, settled
+from specpanel.kernels.crossings import Crossing, Place, crossings, in_doubt, to_halve
 from specpanel.kernels.dispatch import HeadRows, choose
 from specpanel.kernels.errors import MLAError
 from specpanel.kernels.thresholds import context_ranges, contradiction, pure_ranges
@@ -23,8 +25,7 @@ from specpanel.kernels.vllm_rules import Ranges
 
 SCHEMA_VERSION = 2
 KIND = "mla_calibration"
-REFINE_TO = 1.05
-_MOST_REFINEMENTS = 6
+_MOST_AGAIN = 5  # times that one step is measured again while it is in doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,24 @@ class Key:
     topk: int
 
 
+class Regret(NamedTuple):
+    """The time that thresholds lose against the best path of each cell, as a share of it.
+
+    ``mean`` and ``worst`` count what is beyond the noise of its cell. ``at_most`` is what the worst cell may
+    lose within two standard errors: it is large where a cell stayed undecided.
+    """
+
+    mean: float
+    worst: float
+    at_most: float
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Everything that was measured and what follows from it.
 
-    ``rows`` has the heads whose measurements make sense; ``refused`` says of the others why. ``regret``: the
-    time lost against the best path of each cell, as a share: over all of them, and at the worst one.
+    ``rows`` has the heads whose measurements make sense; ``refused`` says of the others why. ``complete``:
+    there was time for all that was to be measured.
     """
 
     key: Key
@@ -59,12 +72,27 @@ class Calibration:
     refused: Mapping[int, str] = field(default_factory=dict)
     complete: bool = True
 
-    def regret(self) -> tuple[float, float] | None:
-        lost = [self._regret(cell) for cell in self.cells if cell.heads in self.rows]
-        return (sum(lost) / len(lost), max(lost)) if lost else None
+    def regret(self) -> Regret | None:
+        """None where no thresholds came of it."""
+        chosen = [
+            (cell, choose(self.rows, cell.heads, cell.step, self.key.topk).tier)
+            for cell in self.cells
+            if cell.heads in self.rows
+        ]
+        if not chosen:
+            return None
+        lost = [cell.lost(tier) for cell, tier in chosen]
+        return Regret(
+            sum(lost) / len(lost), max(lost), max(cell.lost_at_most(tier) for cell, tier in chosen)
+        )
 
-    def _regret(self, cell: Cell) -> float:
-        return cell.regret(choose(self.rows, cell.heads, cell.step, self.key.topk).tier)
+    def undecided(self, margin: float = MARGIN) -> list[Cell]:
+        """Cells of which it is not known which path is faster, nor that they are equally fast."""
+        return [cell for cell in self.cells if not settled(cell, margin)]
+
+    def crossings(self, margin: float = MARGIN) -> list[Crossing]:
+        """Where MHA begins or ceases to win, for the heads that have thresholds."""
+        return crossings((cell for cell in self.cells if cell.heads in self.rows), margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,7 @@ class Grid:
 
 
 Measure = Callable[[int, int, int], Cell]
+"""Times one step: (heads, query, context). Asked again, it adds turns to those that the step has."""
 
 
 def calibrate(
@@ -92,22 +121,27 @@ def calibrate(
     margin: float = MARGIN,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Calibration:
-    """Measure ``grid``, refine every crossing to 5 %, and fit thresholds.
+    """Measure ``grid``, again where it is in doubt, refine every crossing to 5 %, and fit thresholds.
+
+    After the grid it goes in rounds, each over the middles of all brackets and over all steps in doubt, so
+    that a busy minute does not fall on one step alone.
 
     Args:
-        measure: times one cell: (heads, query, context).
         go_on: asked before each measurement; once it says no, what is there is fitted and marked incomplete.
     """
-    cells: list[Cell] = []
-    complete = True
-    for heads, query, context in grid.cells():
-        if not go_on():
-            complete = False
-            break
-        cells.append(measure(heads, query, context))
-    for heads, context in itertools.product(grid.heads, grid.contexts):
-        complete &= _refine(cells, heads, context, measure, margin, go_on)
-    return fitted(key, cells, margin=margin, complete=complete)
+    cells: dict[Place, Cell] = {}
+    asked: Counter[Place] = Counter()
+    places = grid.cells()
+    while places:
+        for place in places:
+            if not go_on():
+                return fitted(key, cells.values(), margin=margin, complete=False)
+            cells[place] = measure(*place)
+            asked[place] += 1
+        places = to_halve(cells.values(), margin)
+        again = in_doubt(cells.values(), margin)
+        places += [place for place in again if asked[place] <= _MOST_AGAIN]
+    return fitted(key, cells.values(), margin=margin)
 
 
 def fitted(
@@ -139,7 +173,9 @@ def dump(calibration: Calibration) -> str:
         "complete": calibration.complete,
         "rows": {str(heads): asdict(rows) for heads, rows in calibration.rows.items()},
         "refused": {str(heads): reason for heads, reason in calibration.refused.items()},
-        "regret": None if regret is None else {"mean": regret[0], "worst": regret[1]},
+        "regret": None if regret is None else regret._asdict(),
+        "crossings": [asdict(crossing) for crossing in calibration.crossings()],
+        "undecided": [[cell.heads, cell.query, cell.context] for cell in calibration.undecided()],
         "cells": [asdict(cell) for cell in calibration.cells],
     }
     return json.dumps(data, indent=1)
@@ -183,41 +219,6 @@ def load(text: str, key: Key | None = None) -> Calibration:
 
 
 _AGAIN = "Calibrate here: specpanel mla calibrate."
-
-
-def _refine(
-    cells: list[Cell],
-    heads: int,
-    context: int,
-    measure: Measure,
-    margin: float,
-    go_on: Callable[[], bool],
-) -> bool:
-    """Halve the gap between a win and a neighbour that is none until they are 5 % apart. False: cut short.
-
-    Beside a neighbour that is too noisy to tell there is no crossing to be found.
-    """
-    for _ in range(_MOST_REFINEMENTS):
-        row = sorted(
-            (cell for cell in cells if cell.heads == heads and cell.context == context),
-            key=lambda cell: cell.query,
-        )
-        middles = [
-            math.isqrt(left.query * right.query)
-            for left, right in itertools.pairwise(row)
-            if (left.outcome(margin) > 0) != (right.outcome(margin) > 0)
-            and settled(left, margin)
-            and settled(right, margin)
-            and right.query > left.query * REFINE_TO
-            and right.query - left.query > 1
-        ]
-        if not middles:
-            return True
-        for query in middles[:2]:
-            if not go_on():
-                return False
-            cells.append(measure(heads, query, context))
-    return True
 
 
 def _cell(data: Mapping[str, Any]) -> Cell:

@@ -6,7 +6,7 @@ same turn*: a machine that is busy for a while slows both down, and their quotie
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from specpanel.kernels.vllm_rules import Step, Tier
@@ -90,9 +90,31 @@ class Cell:
         return 0 if abs(distance) <= clear else 1 if distance > 0 else -1
 
     def regret(self, tier: Tier) -> float:
-        """The time lost by ``tier`` against the best of the measured paths, as a share."""
+        """The time lost by ``tier`` against the best of the measured paths, as a share; noise counts, too."""
         best = min(self.ratio(other).value for other in self.timings)
         return self.ratio(tier).value / best - 1.0
+
+    def lost(self, tier: Tier) -> float:
+        """The time lost by ``tier`` beyond doubt: a path that is faster within the noise is not counted."""
+        return max(
+            math.exp(behind) - 1.0 if behind > _DOUBT * error else 0.0
+            for behind, error in self._behind(tier)
+        )
+
+    def lost_at_most(self, tier: Tier) -> float:
+        """The time that ``tier`` may lose within two standard errors."""
+        return max(
+            math.exp(max(0.0, behind + _DOUBT * error)) - 1.0
+            for behind, error in self._behind(tier)
+        )
+
+    def _behind(self, tier: Tier) -> Iterator[tuple[float, float]]:
+        """Log of the time of ``tier`` over that of each path, and the standard error of it."""
+        mine = self.ratio(tier)
+        for other in self.timings:
+            theirs = self.ratio(other)
+            error = 0.0 if other == tier else math.hypot(mine.error, theirs.error)
+            yield math.log(mine.value / theirs.value), error
 
 
 def cell_of(heads: int, query: int, context: int, turns: Sequence[Mapping[Tier, float]]) -> Cell:

@@ -33,7 +33,10 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """How often to run: ``least`` times, then until it is settled; at most ``most``, and ``limit_s``."""
+    """How often to run: ``least`` times, then until it is settled; at most ``most``, and ``limit_s``.
+
+    ``noise``: the relative standard error at which the median of a single call is known well enough.
+    """
 
     warmups: int = 1
     least: int = 5
@@ -76,10 +79,14 @@ def measure_cell(
     dtype: str,
     pattern: Pattern = "random",
     repeats: Repeats | None = None,
+    turns: list[Mapping[Tier, float]] | None = None,
 ) -> Cell:
     """Time every path that gives the exact answer for one request of ``query`` tokens after ``context``.
 
     The paths take turns, forwards and backwards, until which is faster is settled (``cells.settled``).
+
+    Args:
+        turns: milliseconds of the step's earlier turns; the new ones are added, and all of them count.
     """
     problem = random_problem(
         dims, (query,), (context,), pattern=pattern, dtype=DTYPES[dtype], device=device
@@ -94,15 +101,16 @@ def measure_cell(
     for _ in range(often.warmups):
         for call in timed.values():
             call()
-    turns: list[dict[Tier, float]] = []
-    begin = time.perf_counter()
+    turns = [] if turns is None else turns
+    before, begin = len(turns), time.perf_counter()
     while True:
         order = list(timed.items())[:: -1 if len(turns) % 2 else 1]
         turns.append({tier: once_ms(call, device, time.perf_counter) for tier, call in order})
         cell = cell_of(dims.heads, query, context, turns)
         late = time.perf_counter() - begin > often.limit_s
-        sure = len(turns) >= often.least and settled(cell)
-        if len(turns) >= often.most or sure or (late and len(turns) >= 2):
+        new = len(turns) - before
+        sure = new >= often.least and settled(cell)
+        if new >= often.most or sure or (late and new >= 2):
             return cell
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from specpanel.kernels.calibrate import Calibration
 from specpanel.kernels.cells import Cell
 from specpanel.kernels.cost import work
+from specpanel.kernels.crossings import Crossing
 from specpanel.kernels.dims import MLADims
 from specpanel.kernels.dispatch import choose
 from specpanel.kernels.vllm_rules import TIER_TITLES, Ranges, Tier, use_masked_mha
@@ -14,7 +15,7 @@ from specpanel.kernels.vllm_rules import TIER_TITLES, Ranges, Tier, use_masked_m
 _TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")
 _SHADES = " ░▒▓█"
 _BACKEND = "FLASHMLA_SPARSE"
-_NOISY = 0.1
+_MOST_UNDECIDED = 4
 _MOST_COLUMNS = 14
 
 
@@ -67,20 +68,33 @@ def _lines(found: Calibration, plot: bool) -> Iterator[str]:
         yield ""
         yield from _map(found, heads)
         yield from _verdict(found, heads)
-    if plot and (regret := found.regret()) is not None:
+    if plot:
         yield ""
-        yield (
-            f"Time lost by these thresholds against the best path of each cell: {regret[0]:.1%} on average, "
-            f"{regret[1]:.1%} at worst."
-        )
-    noisy = sum(cell.noise > _NOISY for cell in found.cells)
-    if noisy:
-        yield (
-            f"{noisy} of {len(found.cells)} cells were noisier than {_NOISY:.0%}: the machine was busy, and "
-            "what lies within the noise decides nothing."
-        )
+        yield from _confidence(found)
     if not found.complete:
         yield "The time was up before everything was measured; a larger --budget measures all of it."
+
+
+def _confidence(found: Calibration) -> Iterator[str]:
+    """What the thresholds lose, and which steps decide nothing."""
+    if (regret := found.regret()) is not None:
+        yield (
+            "Time lost by these thresholds against the best path of each cell: "
+            f"{regret.mean:.1%} on average, {regret.worst:.1%} at worst "
+            f"(within two standard errors of noise at most {regret.at_most:.1%})."
+        )
+    undecided = found.undecided()
+    for cell in undecided[:_MOST_UNDECIDED]:
+        yield (
+            f"Undecided: {cell.heads} heads, {cell.query:,} new tokens after {cell.context:,}: "
+            f"{cell.gain:.2f} ± {cell.noise:.1%} after {cell.timings['sparse_mqa'].repeats} turns."
+        )
+    if undecided:
+        more = len(undecided) - _MOST_UNDECIDED
+        yield (
+            (f"And {more} more. " if more > 0 else "")
+            + "The machine was too busy to tell there, and what lies within the noise decides nothing."
+        )
 
 
 def _table(found: Calibration) -> Iterator[str]:
@@ -207,6 +221,20 @@ def _verdict(found: Calibration, heads: int) -> Iterator[str]:
     yield f"  pure prefills: {_ranges(rows.pure)}"
     if any(cell.context for cell in found.cells):
         yield f"  with cached context: {_ranges(rows.context)}"
+    for crossing in found.crossings():
+        if crossing.heads == heads:
+            yield f"  {_crossing(crossing)}"
+
+
+def _crossing(crossing: Crossing) -> str:
+    after = f" after {crossing.context:,} cached ones" if crossing.context else ""
+    verb = "begins" if crossing.begins else "ceases"
+    told = {
+        "refined": "",
+        "noise": "; what lies between is within the noise",
+        "cut short": "; the time was up",
+    }[crossing.state]
+    return f"MHA {verb} to win between {crossing.after:,} and {crossing.until:,} new tokens{after}{told}"
 
 
 def _ranges(ranges: Ranges) -> str:

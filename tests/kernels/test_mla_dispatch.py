@@ -66,6 +66,20 @@ def test_property_a_longer_query_in_the_same_sequence_never_loses_its_mha_form(
     ) > mask_bytes(Step(query, length))
 
 
+@given(query=LENGTH, context=LENGTH, less=st.floats(0, 1), more=st.integers(0, 60_000))
+def test_property_a_table_that_admits_more_never_takes_an_mha_form_away(
+    query: int, context: int, less: float, more: int
+) -> None:
+    strict = ROWS[16]
+    wide = HeadRows(
+        tuple((longest, int(shortest * less)) for longest, shortest in strict.pure),
+        ((strict.context[0][0] + more, int(strict.context[0][1] * less)),),
+    )
+    for step in (Step(query, query), Step(query, query + context, context_chunk=context)):
+        before, after = (choose({16: rows}, 16, step, 2048).tier for rows in (strict, wide))
+        assert before == "sparse_mqa" or after == before
+
+
 @given(query=LENGTH, budget=st.integers(0, 10_000_000))
 def test_property_masked_is_never_chosen_when_its_mask_does_not_fit(
     query: int, budget: int

@@ -194,6 +194,14 @@ def test_context_on_and_off_the_edges_of_words_and_tiles(context: int) -> None:
     all_agree(random_problem(DIMS, (5,), (context,)))
 
 
+def test_ids_beyond_2_to_15_are_keys_like_any_other() -> None:
+    kind = replace(DIMS, heads=1, total_heads=1, topk=8)
+    ids = [40_000, 32_767, 32_768, 65, -1, 39_999, 5, 33_000]
+    problem = with_topk(random_problem(kind, (1,), (40_000,)), [ids])
+    for path in (portable.masked, portable.sparse):
+        agree(path(problem), reference.masked(problem), torch.float64)
+
+
 def test_inputs_need_not_be_contiguous() -> None:
     problem = one_request(20, 5)
     turned = problem.q.transpose(0, 1).contiguous().transpose(0, 1)
@@ -241,6 +249,27 @@ def test_property_every_path_is_the_same_function_of_any_batch(
     for path in (reference.sparse, portable.masked, portable.sparse):
         found = path(problem) if path is reference.sparse else path(problem, chunks)
         agree(found, wanted, torch.float64)
+
+
+@given(lengths=lengths, seed=st.integers(0, 999))
+@settings(max_examples=10, deadline=None)
+def test_property_a_batch_is_its_requests_one_by_one(
+    lengths: list[tuple[int, int]], seed: int
+) -> None:
+    problem = random_problem(DIMS, *zip(*lengths, strict=True), seed=seed)
+    for path in (portable.masked, portable.sparse, portable.dense):
+        together = path(problem, TINY)
+        for queries, keys in problem.spans():
+            alone = replace(
+                problem,
+                q=problem.q[queries],
+                latent=problem.latent[keys],
+                k_pe=problem.k_pe[keys],
+                topk=problem.selected()[queries],
+                query_starts=(0, queries.stop - queries.start),
+                key_starts=(0, keys.stop - keys.start),
+            )
+            agree(path(alone, TINY), (together[0][queries], together[1][queries]), torch.float64)
 
 
 @given(seed=st.integers(0, 999))

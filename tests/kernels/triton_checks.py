@@ -52,14 +52,14 @@ def within(found: tuple[Any, Any], wanted: reference.Result, dtype: torch.dtype)
     assert (found[1].double() - wanted[1])[~empty].abs().max() <= ONE[dtype][1]
 
 
-def mqa(problem: Problem, *, swapped: bool) -> tuple[Any, Any]:
+def mqa(problem: Problem, *, swapped: bool, cache: Any = None) -> tuple[Any, Any]:
     dtype, wide = problem.q.dtype, problem.to(torch.float64, DEVICE)
     here = problem.to(dtype, DEVICE)
     rows, length = gather_rows(here)
     value, lse = triton_mqa.attend(
         here,
         triton_mqa.absorb(wide).to(dtype),
-        torch.cat([here.latent, here.k_pe], dim=-1),
+        torch.cat([here.latent, here.k_pe], dim=-1) if cache is None else cache,
         rows,
         length,
         swapped=swapped,
@@ -148,6 +148,35 @@ def test_rows_of_the_cache_that_nobody_selected_may_hold_anything() -> None:
     problem.latent[unused] = float("nan")
     within(mqa(problem, swapped=False), clean, FLOAT32)
     within(mqa(problem, swapped=True), clean, FLOAT32)
+
+
+def test_another_requests_rows_may_hold_anything() -> None:
+    problem = random_problem(EVEN, (5, 3), (2, 20), dtype=FLOAT32)
+    clean = reference.masked(problem)
+    for rows in (problem.latent, problem.k_pe):
+        rows[7:] = float("nan")
+    out, lse = mha(problem, words=bit_words(problem))
+    within((out[:5], lse[:5]), (clean[0][:5], clean[1][:5]), FLOAT32)
+    out, lse = mha(problem)
+    assert torch.isfinite(out[:5]).all()
+
+
+def test_ids_beyond_2_to_15_and_rows_beyond_2_to_31_elements_are_found() -> None:
+    geometry = dims(1, (16, 0, 16), lora=16, topk=8)
+    problem = random_problem(geometry, (1,), (33_000,), dtype=FLOAT16)
+    ids = [33_000, 32_767, 32_768, 65, -1, 32_999, 5, 32_800]
+    problem = replace(problem, topk=torch.tensor([ids], dtype=torch.int32))
+    wanted = reference.masked(problem)
+    within(mha(problem, words=bit_words(problem), listed=True), wanted, FLOAT16)
+    try:  # rows that lie far apart, as in a large paged cache: hardly any of it is ever touched
+        cache = torch.empty_strided((33_001, 16), (65_536, 1), dtype=FLOAT16, device=DEVICE)
+    except RuntimeError as error:
+        pytest.skip(f"no room for it: {error}"[:200])
+    picked = problem.selected()[problem.selected() >= 0].long()
+    cache[picked.to(DEVICE)] = problem.latent[picked].to(DEVICE)
+    assert 33_000 * cache.stride(0) > 2**31
+    for swapped in (False, True):
+        within(mqa(problem, swapped=swapped, cache=cache), wanted, FLOAT16)
 
 
 def test_whole_paths_agree_with_each_other() -> None:
