@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from specpanel.core.engine.known_causes import KNOWN_CAUSES, Cause
 from specpanel.core.engine.logline import LogLine, parse_text
-from specpanel.core.engine.setting_names import setting_named_in, setting_of_flag
 from specpanel.core.engine.step_dump import step_evidence
 from specpanel.core.engine.tracebacks import Raised, Traceback, find_tracebacks
 from specpanel.core.printable import without_secrets
+from specpanel.core.settings.vllm_names import setting_named_in, setting_of_flag
 
 EXCERPT_LINES = 40
 SENTENCE_LIMIT = 400  # characters

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.settings.drafters import DRAFTERS, METHODS
+from specpanel.core.settings.nearest import nearest_setting
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.toml_lines import line_of
 
@@ -91,7 +92,9 @@ def _sentence(problem: Any, place: tuple[str, ...]) -> tuple[str, str]:
                 f"the drafter {method} has no {place[-1]}",
                 closest(place[-1], known) if known else "Choose a drafter with --drafter.",
             )
-        return "there is no such setting", closest(place[-1], _siblings(place))
+        if len(place) < 2:
+            return "there is no such setting", closest(place[-1], Profile.model_fields)
+        return "there is no such setting", nearest_setting(".".join(place[:2]))
     if kind in ("model_type", "model_attributes_type"):
         return f"should be a table of settings{_shown(place, value)}", f"Write it as [{place[0]}]."
     if place == ("name",) and kind == "string_pattern_mismatch":
@@ -118,13 +121,3 @@ def closest(word: str, known: Iterable[str]) -> str:
     choices = list(known)
     near = difflib.get_close_matches(word, choices, n=1)
     return f"Did you mean {near[0]}?" if near else f"Known: {', '.join(choices)}."
-
-
-def _siblings(place: tuple[str, ...]) -> list[str]:
-    """Names of the settings beside the one at ``place``."""
-    if len(place) < 2:
-        return list(Profile.model_fields)
-    section = (
-        Profile.model_fields[place[0]].annotation if place[0] in Profile.model_fields else None
-    )
-    return list(getattr(section, "model_fields", {}))

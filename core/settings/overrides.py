@@ -10,9 +10,8 @@ from typing import Any
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.settings.complaints import closest
-from specpanel.core.settings.drafters import DRAFTERS
 from specpanel.core.settings.drafters.names import canonical
-from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.nearest import nearest_setting, setting_names
 
 ENVIRONMENT_PREFIX = "SPECPANEL_"
 SHORT_NAMES: dict[str, str] = {
@@ -80,23 +79,10 @@ def from_assignments(assignments: list[str]) -> Overrides:
             )
         if name not in setting_names():
             raise ConfigurationError(
-                f"--set {assignment}: there is no such setting", closest(name, setting_names())
+                f"--set {assignment}: there is no such setting", nearest_setting(name)
             )
         values[name] = value
     return Overrides(values, {name: f"--set {name}" for name in values})
-
-
-def setting_names() -> list[str]:
-    """Dotted names of everything that can be set by one value."""
-    names: list[str] = []
-    for section, info in Profile.model_fields.items():
-        model = info.annotation
-        if section == "drafter":
-            fields = {name: None for drafter in DRAFTERS.values() for name in drafter.model_fields}
-            names.extend(f"drafter.{name}" for name in fields)
-        elif isinstance(model, type) and hasattr(model, "model_fields"):
-            names.extend(f"{section}.{name}" for name in model.model_fields)
-    return names
 
 
 def overlaid(table: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pace import cheapest_s
 
 from specpanel.core.engine.failures import Failure, diagnose, known_cause
 from specpanel.core.engine.known_causes import KNOWN_CAUSES
-from specpanel.core.engine.setting_names import setting_named_in, setting_of_flag
 from specpanel.core.settings.drafters import DRAFTERS
 from specpanel.core.settings.rows import rows
+from specpanel.core.settings.vllm_names import setting_named_in, setting_of_flag
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 

@@ -8,13 +8,13 @@ import tomli_w
 
 from specpanel.app.cli.options import FLAGS, resolved_profile
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.settings.nearest import setting_names
 from specpanel.core.settings.overrides import (
     SHORT_NAMES,
     Overrides,
     from_assignments,
     from_environment,
     overlaid,
-    setting_names,
 )
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.resolve import resolve
@@ -117,6 +117,15 @@ def test_a_misspelt_variable_is_refused_with_the_right_one() -> None:
         ("engine.port", "there is no = in it", "--set engine.port=8001"),
         ("engine.prt=1", "there is no such setting", "Did you mean engine.port?"),
         ("target=x", "there is no such setting", "target.model"),
+        ("drafter.num_speculative_tokens=3", "there is no such setting", "Did you mean drafter.k?"),
+        ("engine.tp=2", "there is no such setting", "engine.tensor_parallel_size"),
+        (
+            "engine.max_model_len=9",
+            "there is no such setting",
+            "Did you mean target.max_model_len?",
+        ),
+        ("=x", "there is no such setting", "Write it like --set engine.port=8001"),
+        ("engine.nothing=1", "there is no such setting", "Known in engine: python, "),
     ],
 )
 def test_an_assignment_that_says_nothing_is_refused(assignment: str, reason: str, fix: str) -> None:

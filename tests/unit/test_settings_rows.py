@@ -4,7 +4,7 @@ import pytest
 
 from specpanel.core.settings.drafters import DRAFTERS, METHODS
 from specpanel.core.settings.files import PRESETS, catalogue, read_profile
-from specpanel.core.settings.overrides import setting_names
+from specpanel.core.settings.nearest import setting_names
 from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import (
     SECTIONS,

@@ -50,6 +50,13 @@ def setting_of_flag(flag: str) -> str | None:
     return None
 
 
+def setting_of_word(word: str) -> str | None:
+    """The setting that has vLLM's name or flag ``word``, and is called otherwise here."""
+    _, names = _known()
+    dotted = _OTHER_NAMES.get(word) or setting_of_flag(f"--{word}") or names.get(word)
+    return dotted if dotted is not None and dotted.rpartition(".")[2] != word else None
+
+
 def setting_named_in(place: str, text: str) -> str | None:
     """The first setting that a refusal of vLLM's names.
 
