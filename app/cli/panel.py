@@ -54,10 +54,15 @@ def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
     feed = Feed()
 
     async def drive(notify: Callable[[str], None]) -> None:
+        from specpanel.core.session.endings import told_at_the_end
+        from specpanel.core.session.events import Note
         from specpanel.core.session.watching import replay_recording
 
         await replay_recording(replay, feed, lambda _: None, asyncio.Event(), speed=speed)
         notify(f"end of {replay.name}")
+        for event in await asyncio.to_thread(told_at_the_end, replay):
+            if isinstance(event, Note):
+                notify(event.text)
 
     _leave(run_panel(feed, drive, mouse=mouse))
 

@@ -60,13 +60,23 @@ def plot(
     name: ChartName = chart.value
     frames = list(read_recording(file))
     if not frames:
-        raise RecordingError(
-            f"the recording {file} holds no frames", "Was the run ended before its server started?"
-        )
+        from specpanel.core.session.endings import without_frames
+
+        raise without_frames(file)
     stretch = stretch_of(frames, None if window is None else window * 60)
+    series = chart_series(name, stretch)
     if as_json:
-        typer.echo(line("plot", chart_series(name, stretch)))
+        typer.echo(line("plot", series))
         return
+    if absent := series.get("absent"):
+        from specpanel.core.session.endings import how_it_ended
+        from specpanel.core.session.history import read_run
+
+        ending = how_it_ended(read_run(file))
+        raise RecordingError(
+            f"there is no {name} to draw in {file.stem} ({absent.removeprefix('n/a: ')})"
+            + ("" if ending is None else f"; {ending}")
+        )
     glyphs = ASCII if ascii_only else choose_glyphs()
     columns = width or shutil.get_terminal_size((100, 24)).columns
     rows = chart_rows(name, stretch, columns, height, glyphs)

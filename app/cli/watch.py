@@ -68,6 +68,7 @@ def watch(
     from specpanel.app.cli.progress import JsonPrinter, PlainPrinter
     from specpanel.app.cli.signals import on_stop_signals
     from specpanel.core.monitor.feed import Feed
+    from specpanel.core.session.endings import told_at_the_end
     from specpanel.core.session.watching import replay_recording, watch_server
 
     printer = JsonPrinter() if as_json else PlainPrinter()
@@ -86,6 +87,9 @@ def watch(
             await replay_recording(replay, Feed(), printer, stop, speed=speed)
             if isinstance(printer, PlainPrinter):
                 printer.finish()
+            if not interrupted:
+                for event in told_at_the_end(replay):
+                    printer(event)
         else:
             await watch_server(
                 str(url),

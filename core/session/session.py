@@ -255,6 +255,8 @@ class Session:
             yield monitor
         finally:
             try:
+                if launch is not None:
+                    launch.describe(self._facts)  # why it ended, where it did a moment ago
                 monitor.publish()  # how it stood at the end, where a run is over within a second
             finally:
                 for task in tasks:

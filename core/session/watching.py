@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from specpanel.core.engine.client import EngineClient
-from specpanel.core.errors import RecordingError, ServerUnreachableError
+from specpanel.core.errors import ServerUnreachableError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -127,6 +127,6 @@ async def replay_recording(
         listener(FrameTaken(frame))
         findings.take(frame)
     if before_s is None:
-        raise RecordingError(
-            f"the recording {path} holds no frames", "Was the run ended before its server started?"
-        )
+        from specpanel.core.session.endings import without_frames
+
+        raise without_frames(path)

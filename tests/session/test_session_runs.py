@@ -119,6 +119,11 @@ def test_crash_in_the_start_exits_1_with_cause_log_and_nothing_left(flown: Flown
         "weights",
         "target.model",
     )
+    last = panel.of_kind("frame")[-1]["server"]
+    assert (last["state"], last["exit_code"]) == ("exited", 1)
+    assert last["detail"] in panel.summary["failure"], (
+        "a replay shows the cause that the run showed"
+    )
     assert ended.left == []
 
 

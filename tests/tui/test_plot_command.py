@@ -83,7 +83,9 @@ def test_no_drafts_are_said_and_drawn_as_nothing(tmp_path: Path) -> None:
         rows = chart_rows(chart, stretch, 60, 12, BRAILLE)
         assert any("n/a: no metrics yet" in row for row in rows), chart
         assert chart_series(chart, stretch)["absent"] == "n/a: no metrics yet"
-    assert "n/a: no metrics yet" in plotted(recorded(tmp_path, bare), "--chart", "heat").stdout
+    ran = plotted(recorded(tmp_path, bare), "--chart", "heat")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "no heat to draw in recording (no metrics yet)" in ran.stderr
 
 
 def test_the_json_has_the_recorded_numbers_of_the_window(recording: Path) -> None:

@@ -161,8 +161,7 @@ class LiveScreen(PanelScreen):
         self.top_bar.show(frame)
         self.kpi.show(frame, None if self.desk is None else self.desk.before)
         self._show_verdict(frame if charted else None)
-        headline = self.findings.headline(self.keymap.shown("live.why"))
-        self.trouble.show(frame, hidden=not charted, finding=headline)
+        self.trouble.show(frame, hidden=not charted, finding=self._headline())
         if host:
             self._show_host()
         self._show_devices(frame)
@@ -184,13 +183,21 @@ class LiveScreen(PanelScreen):
         """What stands there instead of charts, a start that failed before there was a server included."""
         desk = None if self.over_recording else self.desk
         busy = self._busy or (desk is not None and desk.busy is not None)
-        failure = None if desk is None or desk.busy is not None else desk.failure
+        failure = self._told_failure()
+        over = self.over_recording and failure is not None
         self.board.show(
-            frame,
-            tuple(self.timeline.phases),
-            busy=busy,
-            failure=None if failure is None else str(failure),
+            None if over else frame, tuple(self.timeline.phases), busy=busy, failure=failure
         )
+
+    def _told_failure(self) -> str | None:
+        """What became of the last thing asked for, where it failed."""
+        desk = self.desk
+        failure = None if desk is None or desk.busy is not None else desk.failure
+        return None if failure is None else str(failure)
+
+    def _headline(self) -> tuple[str, str] | None:
+        """What is wrong though the server is well, as (ink, text)."""
+        return self.findings.headline(self.keymap.shown("live.why"))
 
     def _is_charted(self) -> bool:
         """Whether the window holds anything to draw; otherwise the board stands there."""

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import read_recording
+from specpanel.core.session.endings import how_it_ended, without_frames
+from specpanel.core.session.history import read_run
 from specpanel.core.session.watching import replay_recording
 
 SPEEDS = (1.0, 4.0, 16.0, 64.0)
@@ -64,6 +67,7 @@ class ReplayScreen(LiveScreen):
         self.path = path
         self.speed = speed
         self.done = False
+        self._ending: str | None = None  # how it failed, once the replay is through
         self._tabs = tabs
         self._own_feed = Feed()
         self._own_feed.subscribe(self.timeline.take)
@@ -99,6 +103,8 @@ class ReplayScreen(LiveScreen):
             if self.timeline.latest is None and self.is_current:
                 self.app.pop_screen()
                 return
+        with suppress(FileNotFoundError):
+            self._ending = how_it_ended(await asyncio.to_thread(read_run, self.path))
         self.done = True
         self.receive(self._own_feed)
         self._show_newest()
@@ -110,7 +116,14 @@ class ReplayScreen(LiveScreen):
         if error is not None:
             raise error
         if not frames:
-            raise RecordingError(f"{self.path.stem} holds no frames", "There is nothing to show.")
+            raise without_frames(self.path)
+
+    def _told_failure(self) -> str | None:
+        return self._ending
+
+    def _headline(self) -> tuple[str, str] | None:
+        """How the run failed, over what its acceptance showed."""
+        return super()._headline() if self._ending is None else ("bad", clean(self._ending))
 
     # The marks that this is no live server
 
