@@ -313,7 +313,17 @@ async def begin(stage: Stage) -> Detached:
     return child
 
 
-async def test_begun_followed_stopped_gone_on_with_and_finished_by_keys(
+async def leave(stage: Stage, key: str) -> None:
+    """Leaves the panel, which asks first, and answers with ``key``."""
+    await stage.press("q")
+    await stage.sees("A training is running", "shop: it goes on by itself when it is left")
+    await stage.press("c")
+    assert isinstance(stage.panel.screen, TrainScreen)
+    await stage.press("q", key)
+    await stage.until(lambda: not stage.panel.is_running)
+
+
+async def test_begun_followed_stopped_gone_on_with_left_and_finished_by_keys(
     shop: Workshop, tmp_path: Path
 ) -> None:
     shop.behave("FAKE_TRAINER", gate={"step": 7, "file": str(tmp_path / "gate")})
@@ -332,14 +342,49 @@ async def test_begun_followed_stopped_gone_on_with_and_finished_by_keys(
         await stage.press("enter")
         await stage.until(lambda: isinstance(stage.panel.screen, StartScreen))
         await stage.press("enter")
-        await stage.sees("● running")
+        await stage.sees("● running", "● train running")
+        [child] = stage.panel.detached
+        await leave(stage, "enter")  # the safe answer
+    assert child.exit_code is None
+    async with train_screen((80, 24)) as stage:  # it is there, though this panel did not begin it
+        await stage.sees("● running", "● train running")
         (tmp_path / "gate").touch()
         await stage.sees("✓ finished", "step 11/11", "✓ train", "✓ evaluate")
-        await stage.until(lambda: "training finished" in stage.notices)
+        await stage.until(lambda: child.exit_code == 0, child.said())
         assert [point.step for point in stage.screen.story.loss] == list(range(1, 12))
         assert stage.screen.table.checkpoint is not None
         await stage.press("o")
         await stage.press("escape")
         await stage.press("p")
         await stage.until(lambda: "no server of ours runs" in stage.notices)
+    assert shop.children() == []
+
+
+async def test_leaving_can_stop_a_training_which_saves_first(
+    shop: Workshop, tmp_path: Path
+) -> None:
+    shop.behave("FAKE_TRAINER", gate={"step": 7, "file": str(tmp_path / "gate")})
+    async with train_screen((80, 24)) as stage:
+        child = await begin(stage)
+        await stage.sees("step 7/11", "● train running")
+        await leave(stage, "s")
+    assert child.exit_code == 130, child.said()
+    assert child.root is not None
+    assert max(one.name for one in (child.root / "checkpoints").iterdir()) > "step-000007"
+    assert shop.children() == []
+
+
+@pytest.mark.long
+async def test_a_training_that_does_not_end_is_ended_by_stopping_it_again(shop: Workshop) -> None:
+    shop.behave("FAKE_TRAINER", hang_at=7)
+    async with train_screen((80, 24)) as stage:
+        child = await begin(stage)
+        await stage.sees("step 7/11", "● train running")
+        await stage.press("x", "y")
+        await stage.until(lambda: stage.screen.story.saving)
+        await stage.press("x")
+        await stage.sees("End it without saving?", "shop was asked to stop, and is saving.")
+        await stage.press("y")
+        await stage.until(lambda: child.exit_code == 130, child.said())
+        await stage.sees("stopped", "can be resumed")
     assert shop.children() == []
