@@ -5,6 +5,7 @@ standard input stays open, and when that closes, it stops.
 """
 
 import contextlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -51,6 +52,8 @@ class Measurement:
                 stdout=subprocess.PIPE,
                 stderr=words if self._quiet else None,
                 text=True,
+                # Else python -m takes modules from the folder that the user stands in.
+                env={**os.environ, "PYTHONSAFEPATH": "1"},
                 start_new_session=self._quiet,
             )
             self._child = child

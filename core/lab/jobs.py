@@ -48,6 +48,10 @@ class Job:
         return one_line(next((line for line in reversed(lines) if line.strip()), ""), 300)
 
 
+# The last: no modules from the folder that the user stands in, as python -m would take them.
+QUIET_AND_SAFE = {"NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
+
+
 def start_job(command: Sequence[str]) -> Job:
     """Start ``command`` in a session of its own, with its output in files.
 
@@ -68,7 +72,7 @@ def start_job(command: Sequence[str]) -> Job:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "NO_COLOR": "1"},
+                env={**os.environ, **QUIET_AND_SAFE},
                 start_new_session=True,
             )
     except OSError as error:

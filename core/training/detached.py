@@ -18,6 +18,11 @@ from specpanel.core.training.folder import training_folder
 from specpanel.core.training.runs import Owner
 
 _POLL_S = 0.1
+_ENVIRONMENT = {
+    "NO_COLOR": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONSAFEPATH": "1",  # no modules from the folder that the user stands in
+}
 _FEW_BYTES = 1 << 14
 
 
@@ -45,7 +50,7 @@ class Detached:
                     stdout=out,
                     stderr=log,
                     start_new_session=True,
-                    env={**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+                    env={**os.environ, **_ENVIRONMENT},
                 )
         except OSError as error:
             raise SpecpanelError(
