@@ -133,12 +133,15 @@ def resolved_profile(
     flags: dict[str, Any],
     assignments: list[str] | None,
     for_vllm: tuple[str, ...],
+    *,
+    environment: bool = True,
 ) -> Any:
     """The profile that flags, environment and file give together.
 
     Args:
         flags: value by flag, None where it was not given.
         for_vllm: what stood after ``--``; added to the profile's own arguments for vLLM.
+        environment: whether ``SPECPANEL_…`` variables count; not where the profile is written to a file.
 
     Raises:
         ConfigurationError: something of it cannot be.
@@ -151,7 +154,9 @@ def resolved_profile(
     typed = Overrides(
         {FLAGS[flag]: value for flag, value in given.items()}, {FLAGS[flag]: flag for flag in given}
     )
-    overrides = typed.over(from_assignments(assignments or [])).over(from_environment())
+    overrides = typed.over(from_assignments(assignments or []))
+    if environment:
+        overrides = overrides.over(from_environment())
     profile = resolve(name, overrides)
     if not for_vllm:
         return profile

@@ -123,8 +123,9 @@ def new(
     from specpanel.core.settings.profile import Profile
 
     flags = {"--model": model, "--drafter": drafter, "--draft-model": draft_model, "--k": k}
-    base = source or (None if model else "demo-ngram")
-    profile = options.resolved_profile(base, flags, assignments, ())
+    model_is_set = any(text.partition("=")[0] == "target.model" for text in assignments or ())
+    base = source or (None if model or model_is_set else "demo-ngram")
+    profile = options.resolved_profile(base, flags, assignments, (), environment=False)
     try:
         named = Profile.model_validate({**profile.model_dump(), "name": name})
     except ValidationError:
@@ -133,6 +134,10 @@ def new(
             "Use letters, digits, dot, dash and underscore, and begin with a letter or digit.",
         ) from None
     typer.echo(str(write_profile(named, overwrite=force)))
+    if source is None and base is not None:
+        talk(
+            f"made from the preset {base}, with its model; --from PROFILE or --model names another"
+        )
 
 
 @app.command(help="Check profiles; all of them where none is named.")

@@ -5,7 +5,8 @@ import difflib
 import os
 import stat
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,13 +29,27 @@ Origin = Literal["yours", "preset"]
 
 @dataclass(frozen=True, slots=True)
 class ProfileFile:
-    """One profile on disk: either ``profile`` or the ``error`` that keeps it from being one."""
+    """One profile on disk: either ``profile`` or the ``error`` that keeps it from being one.
+
+    ``laid_over`` are settings that something else than the file gave, by dotted name with who gave them, and
+    ``own`` is then what the file says by itself, where it can stand alone.
+    """
 
     name: str
     path: Path
     origin: Origin
     profile: Profile | None
     error: ConfigurationError | None
+    laid_over: Mapping[str, str] = field(default_factory=dict)
+    own: Profile | None = None
+
+    def to_write(self, edited: Profile) -> Profile:
+        """What of edits over ``profile`` belongs into a file: not what was laid over it and left alone."""
+        if not self.laid_over or self.own is None or self.profile is None:
+            return edited
+        from specpanel.core.settings.own_settings import without_laid_over
+
+        return without_laid_over(edited, self.profile, self.own, self.laid_over)
 
 
 def read_table(path: Path) -> tuple[dict[str, Any], str]:
@@ -109,7 +124,13 @@ def catalogue(folder: Path | None = None, overrides: Overrides | None = None) ->
 
 def _listed(path: Path, origin: Origin, overrides: Overrides | None) -> ProfileFile:
     try:
-        return ProfileFile(path.stem, path, origin, read_profile(path, overrides), None)
+        profile = read_profile(path, overrides)
+        if overrides is None or not overrides.values:
+            return ProfileFile(path.stem, path, origin, profile, None)
+        own = None
+        with contextlib.suppress(ConfigurationError):  # what lies over it may be what it lacks
+            own = read_profile(path)
+        return ProfileFile(path.stem, path, origin, profile, None, overrides.sources, own)
     except ConfigurationError as error:
         return ProfileFile(path.stem, path, origin, None, error)
 

@@ -81,6 +81,7 @@ BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "unknown profile": (("run", "demo-ngrm"), 2, ("demo-ngrm", "demo-ngram")),
     "profile file that is not there": (("run", "./nowhere.toml"), 2, ("nowhere.toml",)),
     "unknown setting": ((*RUN, "--set", "engine.prot=1"), 2, ("engine.prot", "engine.port")),
+    "setting without a name": ((*RUN, "--set", "=x"), 2, ("--set engine.port=8001",)),
     "setting without =": ((*RUN, "--set", "engine.port"), 2, ("there is no =",)),
     "unknown flag": ((*RUN, "--prot", "1"), 2, ("--prot",)),
     "unknown command": (("fly",), 2, ("fly",)),

@@ -212,9 +212,12 @@ class LaunchScreen(StartingScreen):
         except SpecpanelError as error:
             self.panel.say(f"{error.message}. Choose another name.", severity="warning")
             return
+        file = self.shelf.file
+        given = () if file is None or file.own is None else file.laid_over.values()
+        apart = f"; what {', '.join(sorted(given))} said is not in it" if given else ""
         self.shelf.forget(profile.name, self.shelf.chosen)
         self.shelf.chosen = profile.name
-        self.panel.say(f"written: {path}")
+        self.panel.say(f"written: {path}{apart}")
         await self._catalogue()
 
     # Keys

@@ -66,11 +66,12 @@ class Shelf:
 
     def named(self, name: str) -> Profile | str:
         """What the draft says under another name, or why it cannot be written so."""
-        draft = self.draft
+        draft, file = self.draft, self.file
         if any(file.name == name and file.origin == "preset" for file in self.files):
             return f"{name} is a preset and stays as it is; choose another name"
         try:
-            return Profile.model_validate({**(draft.table if draft else {}), "name": name})
+            profile = Profile.model_validate({**(draft.table if draft else {}), "name": name})
+            return profile if file is None else file.to_write(profile)
         except ValidationError:
             return f"{name} cannot be the name of a profile: letters, digits and . - _ +"
 
