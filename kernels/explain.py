@@ -33,7 +33,7 @@ from specpanel.kernels.vllm_rules import (
 # (determine_chunked_prefill_workspace_size).
 CONTEXT_ROWS = 64 * 1024
 
-_MOST_NAMED = 6  # lengths in one sentence
+_MOST_NAMED = 3  # lengths in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,21 @@ class Prompt:
             if not found or found[-1] != step.decision.tier:
                 found.append(step.decision.tier)
         return tuple(found)
+
+    @property
+    def taken_ms(self) -> float | None:
+        """Estimate of what vLLM takes, chunk by chunk; None where one of them has none."""
+        return total([step.estimates_ms[step.decision.tier] for step in self.steps])
+
+    def alone_ms(self, tier: Tier) -> float | None:
+        """Estimate of all its chunks on one tier; None where one has no exact answer on it."""
+        return total([step.estimates_ms[tier] for step in self.steps])
+
+
+def total(costs: Sequence[float | None]) -> float | None:
+    """The sum; None where one of them is not known."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if len(known) == len(costs) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +240,8 @@ def _quantised_cache(
         other, _ = choose(full)
     except MLAError:
         return []
-    gained = [
-        prompt.tokens
-        for prompt in prompts
-        if "masked_mha" in _prompt(other, prompt.tokens, chunk, table).tiers
-    ]
+    there = (_prompt(other, prompt.tokens, chunk, table) for prompt in prompts)
+    gained = [prompt for prompt in there if "masked_mha" in prompt.tiers]
     if not gained:
         return []
     small = kv_bytes_per_token(serving.dims, deployment.kv_dtype, deployment.backend)
@@ -238,7 +250,7 @@ def _quantised_cache(
     which = "vLLM's default KV cache for this model is" if default else "The KV cache is"
     text = (
         f"{which} quantised ({small} instead of {large} bytes a token and layer), which gives masked MHA up: "
-        f"prompts of {_numbers(gained)} tokens would take it with an unquantised one."
+        f"with an unquantised one {_prompts_taking(gained)}."
     )
     return [Advice("fp8-or-masked", text, "--kv-cache-dtype bfloat16")]
 
@@ -257,8 +269,8 @@ def _larger_chunk(
         return []
     need = max(found)
     text = (
-        f"Prompts of {_numbers(found)} tokens would take masked MHA if they came in one step: chunks of "
-        f"{chunk} have too few new tokens for vLLM's table. It needs memory for the larger step."
+        f"Prompts of {_numbers(found)} tokens would take masked MHA whole if they came in one step: chunks "
+        f"of {chunk:,} have too few new tokens for vLLM's table. It needs memory for the larger step."
     )
     return [Advice("chunk", text, f"--max-num-batched-tokens {need}")]
 
@@ -287,22 +299,22 @@ def _other_parallelism(
 ) -> list[Advice]:
     """Which other tensor-parallel size would give more of these prompts an MHA form."""
     now = _mha_prompts(serving, prompts, chunk, table)
-    best = None
+    best: tuple[int, list[Prompt]] | None = None
     for size in (1, 2, 4, 8):
         if size == serving.tensor_parallel or serving.dims.total_heads % size:
             continue
         other = _mha_prompts(
             replace(serving, tensor_parallel=size, backend=None), prompts, chunk, table
         )
-        gained = sorted(other - now)
-        if gained and now <= other and (best is None or len(gained) > len(best[1])):
+        gained = [prompt for tokens, prompt in sorted(other.items()) if tokens not in now]
+        if gained and now.keys() <= other.keys() and (best is None or len(gained) > len(best[1])):
             best = (size, gained)
     if best is None:
         return []
     size, gained = best
     fewer = serving.dims.total_heads // size
     text = (
-        f"At TP{size} ({fewer} heads a rank) prompts of {_numbers(gained)} tokens would take an MHA tier; "
+        f"At TP{size} ({fewer} heads a rank) {_prompts_taking(gained, 'an MHA tier')}; "
         "with data-parallel attention every rank keeps all heads, as at TP1."
     )
     return [Advice("parallelism", text, f"--tensor-parallel-size {size}")]
@@ -310,16 +322,37 @@ def _other_parallelism(
 
 def _mha_prompts(
     serving: Serving, prompts: Sequence[Prompt], chunk: int, table: Thresholds
-) -> set[int]:
+) -> dict[int, Prompt]:
+    """The prompts of which some chunk takes an MHA tier, by their lengths."""
     try:
         deployment, _ = choose(serving)
     except MLAError:
-        return set()
-    return {
-        prompt.tokens
-        for prompt in prompts
-        if _prompt(deployment, prompt.tokens, chunk, table).tiers != ("sparse_mqa",)
-    }
+        return {}
+    served = (_prompt(deployment, prompt.tokens, chunk, table) for prompt in prompts)
+    return {prompt.tokens: prompt for prompt in served if prompt.tiers != ("sparse_mqa",)}
+
+
+def _prompts_taking(prompts: Sequence[Prompt], what: str = "it") -> str:
+    """Who would take an MHA tier: whole prompts, and those of which only some chunks do."""
+    whole = [prompt.tokens for prompt in prompts if "sparse_mqa" not in prompt.tiers]
+    parted = [prompt for prompt in prompts if "sparse_mqa" in prompt.tiers]
+    told = [f"prompts of {_numbers(whole)} tokens would take {what}"] if whole else []
+    if parted:
+        which = _which_chunks(parted)
+        lengths = _numbers([prompt.tokens for prompt in parted])
+        verb = f"would take {what}, the other chunks sparse MQA" if not whole else "would"
+        told.append(f"{which} of prompts of {lengths} {'' if whole else 'tokens '}{verb}")
+    return ", and ".join(told)
+
+
+def _which_chunks(prompts: Sequence[Prompt]) -> str:
+    """Which chunks of these prompts take an MHA tier, where the rest takes none."""
+    taken = [[step.decision.tier != "sparse_mqa" for step in prompt.steps] for prompt in prompts]
+    if any(chunks != sorted(chunks, reverse=True) for chunks in taken):
+        return "some chunks"
+    return (
+        "the first chunk alone" if all(sum(chunks) == 1 for chunks in taken) else "the first chunks"
+    )
 
 
 def _short_prompts(deployment: Deployment, prompts: Sequence[Prompt]) -> list[Advice]:

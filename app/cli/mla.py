@@ -184,6 +184,7 @@ def _as_data(model: str, found: "Explanation", alarm: str | None) -> dict[str, A
         {
             "tokens": prompt.tokens,
             "tiers": prompt.tiers,
+            "estimated_taken_ms": prompt.taken_ms,
             "steps": [
                 {
                     "query_tokens": step.query_len,

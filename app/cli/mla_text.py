@@ -6,7 +6,7 @@ from specpanel.kernels.explain import Explanation, Prompt, PromptStep
 from specpanel.kernels.vllm_rules import TIER_TITLES, VLLM_VERSION, Tier
 
 _TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")
-_HEADER = "prompt", "step", "tier", "dense", "masked", "sparse"
+_HEADER = "prompt", "chunk", "vLLM takes", "taken", "dense", "masked", "sparse"
 
 
 def explanation_text(explanation: Explanation, alarm: str | None) -> str:
@@ -44,7 +44,10 @@ def _lines(explanation: Explanation, alarm: str | None) -> Iterator[str]:
 
 
 def _table(prompts: tuple[Prompt, ...]) -> Iterator[str]:
-    """Estimated milliseconds a layer beside what vLLM takes; the estimate never decides."""
+    """Estimated milliseconds a layer beside what vLLM takes, a row a chunk and one for all of them.
+
+    The estimate never decides.
+    """
     yield _row(*_HEADER)
     for prompt in prompts:
         for step in _told(prompt):
@@ -52,14 +55,26 @@ def _table(prompts: tuple[Prompt, ...]) -> Iterator[str]:
             span = f"{step.query_len:,}"
             if step.context_len:
                 span += f" after {step.context_len:,}"
-            costs = [_ms(step.estimates_ms[tier]) for tier in _TIERS]
-            yield _row(name, span, TIER_TITLES[step.decision.tier], *costs)
+            taken = step.decision.tier
+            costs = [_ms(step.estimates_ms[tier]) for tier in (taken, *_TIERS)]
+            yield _row(name, span, TIER_TITLES[taken], *costs)
         left_out = len(prompt.steps) - len(_told(prompt))
         if left_out:
-            yield _row(
-                "", f"… {left_out} more", TIER_TITLES[prompt.steps[-1].decision.tier], "", "", ""
-            )
-    yield "Estimates in ms a layer and rank; they explain and do not decide. n/a: no exact answer there."
+            yield _row("", f"… {left_out} more", TIER_TITLES[prompt.steps[-1].decision.tier])
+        if len(prompt.steps) > 1:
+            costs = [_ms(prompt.taken_ms), *(_ms(prompt.alone_ms(tier)) for tier in _TIERS)]
+            yield _row("", f"all {len(prompt.steps)} chunks", _path(prompt), *costs)
+    yield (
+        "Estimates in ms a layer and rank; they explain and do not decide. taken: what vLLM takes; beside it "
+        "the same chunks, all on one tier. n/a: no exact answer there."
+    )
+
+
+def _path(prompt: Prompt) -> str:
+    """The tiers of its chunks in order, in short."""
+    if len(prompt.tiers) == 1:
+        return TIER_TITLES[prompt.tiers[0]]
+    return "→".join(TIER_TITLES[tier].partition(" ")[0] for tier in prompt.tiers)
 
 
 def _told(prompt: Prompt) -> tuple[PromptStep, ...]:
@@ -71,8 +86,9 @@ def _told(prompt: Prompt) -> tuple[PromptStep, ...]:
     return prompt.steps[: last + 1]
 
 
-def _row(prompt: str, step: str, tier: str, *costs: str) -> str:
-    return f"{prompt:>9}  {step:<24}{tier:<13}" + "".join(f"{cost:>9}" for cost in costs)
+def _row(prompt: str, chunk: str, tier: str, *costs: str) -> str:
+    row = f"{prompt:>9}  {chunk:<24}{tier:<13}" + "".join(f"{cost:>9}" for cost in costs)
+    return row.rstrip()
 
 
 def _ms(value: float | None) -> str:

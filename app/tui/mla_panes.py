@@ -111,7 +111,9 @@ class TiersPane(MlaPane):
         strip = strip_rows(found, width, self.cursor, self.glyphs)
         why = why_rows(found, self.cursor, width, self.glyphs)
         room = height - len(strip) - 2 - min(len(why), max(2, height // 3))
-        table = table_rows(found, self.cursor, width, max(2, min(room, len(LENGTHS) + 1)))
+        table = table_rows(
+            found, self.cursor, width, max(2, min(room, len(LENGTHS) + 1)), self.glyphs
+        )
         head = [key_row(found, self.glyphs), *strip, *table]
         return [*head, (), *why][:height] if height > len(head) + 1 else head[:height]
 
@@ -143,7 +145,8 @@ class AdvicePane(MlaPane):
         if self.study is not None:
             rows += advice_rows(self.study, self.chosen, width, self.apply_key, self.glyphs)
         if not rows:
-            rows = [((" none while there is nothing to choose", "muted"),)]
+            words = wrap("none while there is nothing to choose", max(1, width - 2))
+            rows = [((f" {part}", "muted"),) for part in words]
         if len(rows) > height > 1:
             hidden = len(rows) - height + 1
             return [

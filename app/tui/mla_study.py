@@ -29,12 +29,16 @@ _SIZES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing to try: its name, its value in words, and what follows from it."""
+    """One thing to try: its name, its value in words, and what follows from it.
+
+    ``short_note`` takes the place of a note for which there is no room.
+    """
 
     name: str
     value: str
     note: str = ""
     changed: bool = False
+    short_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class Study:
         own, tried, found = self.own, self.tried, self.explanation
         taken = "" if found is None else found.deployment.backend
         cache = "" if found is None else f"{found.kv_bytes_per_token:,} B a token"
+        size = cache.replace(" a token", "/token")
         if found is not None and found.deployment.kv_dtype != tried.kv_dtype:
             cache = f"{found.deployment.kv_dtype}, {cache}"
         heads = "" if self.dims is None else _heads(self.dims, tried.tensor_parallel)
@@ -103,25 +108,37 @@ class Study:
                 str(tried.tensor_parallel),
                 heads,
                 changed=tried.tensor_parallel != own.tensor_parallel,
+                short_note=heads.removesuffix(" a rank"),
             ),
-            Setting("KV cache", tried.kv_dtype, cache, changed=tried.kv_dtype != own.kv_dtype),
+            Setting(
+                "KV cache",
+                tried.kv_dtype,
+                cache,
+                changed=tried.kv_dtype != own.kv_dtype,
+                short_note=size,
+            ),
             Setting(
                 "Backend",
                 tried.backend or "auto",
                 taken if tried.backend is None else "",
                 changed=tried.backend != own.backend,
+                short_note=taken.partition("_MLA")[0].removesuffix("_SPARSE")
+                if tried.backend is None
+                else "",
             ),
             Setting(
                 "Chunk",
                 "auto" if tried.chunk_tokens is None else f"{tried.chunk_tokens:,}",
                 f"{tried.chunk_on(self.gpu):,} tokens" if tried.chunk_tokens is None else "tokens",
                 changed=tried.chunk_tokens != own.chunk_tokens,
+                short_note=f"{tried.chunk_on(self.gpu):,}" if tried.chunk_tokens is None else "",
             ),
             Setting(
                 "DCP",
                 str(tried.context_parallel),
                 "ranks a request's cache",
                 changed=tried.context_parallel != own.context_parallel,
+                short_note="ranks",
             ),
             Setting(
                 "Force MQA",

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
+
 from specpanel.app.tui.charts.cells import runs
 from specpanel.app.tui.charts.glyphs import Glyphs
-from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, wrap
+from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, width_of, wrap
 from specpanel.app.tui.mla_map import TIER_INKS, mark_of, short, spaced
 from specpanel.app.tui.mla_study import LENGTHS, Study
 from specpanel.kernels.errors import MLAError
@@ -16,7 +18,10 @@ TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")
 NAME_CELLS = 10
 _VALUE_CELLS = 14
 _ALIGNED_FROM_CELLS = 40
-_PROMPT_CELLS, _TIER_CELLS, _COST_CELLS = 8, 13, 9
+_PROMPT_CELLS, _TIER_CELLS = 8, 13
+_COST_CELLS, _NARROW_COST_CELLS = 8, 7
+_PATH_FROM_CELLS = 66
+_STRIP_LABEL_CELLS = 6
 
 
 def setting_rows(study: Study, cursor: int, width: int, glyphs: Glyphs) -> list[Line]:
@@ -25,7 +30,7 @@ def setting_rows(study: Study, cursor: int, width: int, glyphs: Glyphs) -> list[
     for number, setting in enumerate(study.settings()):
         here = number == cursor
         room = width - NAME_CELLS - 5
-        value = shorten(clean(setting.value), room, glyphs.ellipsis)
+        value = shorten(_fitting(clean(setting.value), room), room, glyphs.ellipsis)
         turn = ("<", ">") if glyphs.name == "ascii" else ("‹", "›")
         left, right = turn if here else (" ", " ")
         ink = "warn" if setting.changed else "strong" if here else "text"
@@ -35,11 +40,18 @@ def setting_rows(study: Study, cursor: int, width: int, glyphs: Glyphs) -> list[
             (value, ink),
             (f" {right}", "key"),
         ]
-        if setting.note:
-            pad = max(1, _VALUE_CELLS - len(value)) if width >= _ALIGNED_FROM_CELLS else 1
-            row.append((" " * pad + clean(setting.note), "muted"))
+        pad = max(1, _VALUE_CELLS - len(value)) if width >= _ALIGNED_FROM_CELLS else 1
+        left_over = width - width_of(row) - pad
+        notes = (clean(note) for note in (setting.note, setting.short_note))
+        if note := next((note for note in notes if note and cell_len(note) <= left_over), None):
+            row.append((" " * pad + note, "muted"))
         rows.append(fit(row, width, glyphs.ellipsis))
     return rows
+
+
+def _fitting(name: str, room: int) -> str:
+    """A model's name, without what stands before its last slash where there is no room for that."""
+    return name if cell_len(name) <= room else name.rpartition("/")[2] or name
 
 
 def problem_rows(error: MLAError, width: int, explore_key: str) -> list[Line]:
@@ -53,12 +65,22 @@ def problem_rows(error: MLAError, width: int, explore_key: str) -> list[Line]:
 
 
 def strip_rows(found: Explanation, width: int, cursor: int, glyphs: Glyphs) -> list[Line]:
-    """The tiers of prompts from the shortest to the longest in one row, and the lengths below it."""
-    lengths = spaced(LENGTHS[0], LENGTHS[-1], max(8, width - 2))
-    cells: list[Span] = []
-    for tokens in lengths:
-        tier = decide(found.deployment, step_of(min(tokens, found.chunk_tokens), 0)).tier
-        cells.append((mark_of(tier, glyphs), TIER_INKS[tier]))
+    """The tiers of prompts from the shortest to the longest in a row, and the lengths below it.
+
+    Where chunks of one prompt take different tiers there is a row for the first and one for the last.
+    """
+    parted = any(len(prompt.tiers) > 1 for prompt in found.prompts)
+    label = _STRIP_LABEL_CELLS if parted else 1
+    lengths = spaced(LENGTHS[0], LENGTHS[-1], max(8, width - label - 1))
+    rows: list[Line] = []
+    for name, last in (("first", False), ("last", True)) if parted else (("", False),):
+        cells: list[Span] = []
+        for tokens in lengths:
+            done = (tokens - 1) // found.chunk_tokens * found.chunk_tokens if last else 0
+            query = min(tokens - done, found.chunk_tokens)
+            tier = decide(found.deployment, step_of(query, done)).tier
+            cells.append((mark_of(tier, glyphs), TIER_INKS[tier]))
+        rows.append(((f"{name:<{label}}", "muted"), *runs(cells)))
     chosen = LENGTHS[cursor]
     pointer = "^" if glyphs.name == "ascii" else "▲"
     below: list[Span] = [(" ", "axis")] * len(lengths)
@@ -66,7 +88,7 @@ def strip_rows(found: Explanation, width: int, cursor: int, glyphs: Glyphs) -> l
     for tokens in LENGTHS:
         if tokens & (tokens - 1) == 0:
             _write_length(below, lengths, tokens, short(tokens), "axis", taken)
-    return [((" ", "text"), *runs(cells)), ((" ", "text"), *runs(below))]
+    return [*rows, ((" " * label, "text"), *runs(below))]
 
 
 def _write_length(
@@ -92,55 +114,61 @@ def key_row(found: Explanation, glyphs: Glyphs) -> Line:
     return tuple(spans)
 
 
-def table_rows(found: Explanation, cursor: int, width: int, height: int) -> list[Line]:
-    """A row a prompt: what takes it, and what each tier is estimated to cost."""
-    wide = width >= 66
-    head = f" {'prompt':>{_PROMPT_CELLS - 1}}  {'vLLM takes':<{_TIER_CELLS}}"
-    costs = "".join(f"{name:>{_COST_CELLS}}" for name in ("dense", "masked", "sparse"))
+def table_rows(
+    found: Explanation, cursor: int, width: int, height: int, glyphs: Glyphs
+) -> list[Line]:
+    """A row a prompt: what takes its chunks and its estimated cost, beside that of each tier alone."""
+    wide = width >= _PATH_FROM_CELLS
+    cells = _COST_CELLS if wide else _NARROW_COST_CELLS
+    head = f"{'prompt':>{_PROMPT_CELLS - 1}}  {'vLLM takes':<{_TIER_CELLS}}"
+    costs = "".join(f"{name:>{cells}}" for name in ("taken", "dense", "masked", "sparse"))
     rows: list[Line] = [((head + costs + (" ms" if wide else ""), "muted"),)]
     room = max(1, height - 1)
     top = max(0, min(cursor - room // 2, len(found.prompts) - room))
     for number, prompt in enumerate(found.prompts[top : top + room], start=top):
-        rows.append(_prompt_row(prompt, here=number == cursor, wide=wide))
+        rows.append(_prompt_row(prompt, glyphs, here=number == cursor, wide=wide))
     return rows
 
 
-def _prompt_row(prompt: Prompt, *, here: bool, wide: bool) -> Line:
+def _prompt_row(prompt: Prompt, glyphs: Glyphs, *, here: bool, wide: bool) -> Line:
     first = prompt.tiers[0]
     spans: list[Span] = [
         (
-            f"{'>' if here else ' '}{prompt.tokens:>{_PROMPT_CELLS - 1},}  ",
+            f"{'>' if here else ' '}{prompt.tokens:>{_PROMPT_CELLS - 2},}  ",
             "key" if here else "text",
         )
     ]
-    more = len(prompt.tiers) > 1
-    name = TIER_TITLES[first] + (" +" if more else "")
-    spans.append((f"{name:<{_TIER_CELLS}}", TIER_INKS[first]))
-    costs = {tier: _total_ms(prompt, tier) for tier in TIERS}
-    least = min(cost for cost in costs.values() if cost is not None)
-    for cost in costs.values():
+    spans.append((f"{_taken(prompt, glyphs):<{_TIER_CELLS}}", TIER_INKS[first]))
+    cells = _COST_CELLS if wide else _NARROW_COST_CELLS
+    spans.append((f"{_ms(prompt.taken_ms):>{cells}}", "strong"))
+    alone = [prompt.alone_ms(tier) for tier in TIERS]
+    least = min((cost for cost in alone if cost is not None), default=None)
+    for cost in alone:
         ink = "faint" if cost is None else "good" if cost == least else "muted"
-        spans.append((f"{_ms(cost):>{_COST_CELLS}}", ink))
+        spans.append((f"{_ms(cost):>{cells}}", ink))
     if wide:
         spans.append((f"  {_path(prompt)}", "muted"))
     return tuple(spans)
 
 
-def _path(prompt: Prompt) -> str:
-    """How it goes on after its first chunk."""
-    if len(prompt.steps) == 1:
-        return ""
-    chunks = f"{len(prompt.steps)} chunks"
+def _taken(prompt: Prompt, glyphs: Glyphs) -> str:
+    """The tier of its chunks: the first one's and, where they differ, the last one's."""
     if len(prompt.tiers) == 1:
-        return chunks
-    return f"{chunks}, then {', '.join(TIER_TITLES[tier] for tier in prompt.tiers[1:])}"
+        return TIER_TITLES[prompt.tiers[0]]
+    arrow = ">" if glyphs.name == "ascii" else "→"
+    ends = (prompt.tiers[0], prompt.tiers[-1])
+    return arrow.join(TIER_TITLES[tier].partition(" ")[0] for tier in ends)
 
 
-def _total_ms(prompt: Prompt, tier: Tier) -> float | None:
-    """Of all its steps; None where one of them has no exact answer on this tier."""
-    costs = [step.estimates_ms[tier] for step in prompt.steps]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+def _path(prompt: Prompt) -> str:
+    """How many chunks it takes, those of the first tier apart from the rest."""
+    steps = len(prompt.steps)
+    if steps == 1:
+        return ""
+    if len(prompt.tiers) == 1:
+        return f"{steps} chunks"
+    first = next(n for n, step in enumerate(prompt.steps) if step.decision.tier != prompt.tiers[0])
+    return f"{first} + {steps - first} chunks"
 
 
 def _ms(value: float | None) -> str:

@@ -262,6 +262,7 @@ class MlaScreen(PanelScreen):
             self.panel.say("nothing differs from the profile")
             return
         name = source.file.name
+        changed = source.file.to_write(changed)
         if source.file.origin == "preset":
             name = f"{name}-mla"  # a preset stays as it is
             changed = changed.model_copy(update={"name": name})
@@ -373,7 +374,7 @@ class MlaScreen(PanelScreen):
     def _arrange(self) -> None:
         plan, view = self._plan, self.view
         everything = view == "all"
-        beside = plan.left > 0 and view != "settings"
+        beside = plan.left > 0 and view not in ("settings", "advice")
         alone = view == "map" and "all" in plan.views
         shown = {
             self.settings: (everything or beside or view == "settings") and not alone,
@@ -386,6 +387,6 @@ class MlaScreen(PanelScreen):
             pane.display = visible
         self.left.display = shown[self.settings] or shown[self.advice]
         self.right.display = shown[self.tiers] or shown[self.map]
-        self.left.styles.width = plan.left if plan.left else "1fr"
+        self.left.styles.width = plan.left if plan.left and view != "advice" else "1fr"
         self.settings.styles.height = plan.settings_rows + 2 if plan.left else "1fr"
         self.call_after_refresh(self._redraw)

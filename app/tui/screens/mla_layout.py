@@ -25,5 +25,5 @@ def plan_mla(width: int, height: int) -> MlaPlan:
     if width >= _WIDE_COLUMNS and height >= _TALL_ROWS:
         return MlaPlan(("all", "map"), framed, 46, 14)
     if width >= _TWO_COLUMNS and height >= _TWO_ROWS:
-        return MlaPlan(("tiers", "map"), framed, 30, 7)
+        return MlaPlan(("tiers", "map", "advice"), framed, 30, 7)
     return MlaPlan(("tiers", "settings", "map", "advice"), framed, 0, 0)
