@@ -7,7 +7,9 @@ when it is named.
 
 import re
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +85,9 @@ def compiled(kernel: Any, target: str, tile: Tile, constants: dict[str, Any]) ->
     return triton.compile(source, target=GPU[target], options=options)
 
 
-def mha(dims: MLADims, target: str) -> Any:
+def mha(dims: MLADims, target: str) -> tuple[Any, Tile]:
     tile = mha_tile(dims, TARGETS[target])
-    return compiled(
+    built = compiled(
         triton_mha.mha_kernel,
         target,
         tile,
@@ -103,11 +105,14 @@ def mha(dims: MLADims, target: str) -> Any:
             "widen": False,
         },
     )
+    return built, tile
 
 
-def gathering(target: str, choose: Callable[[MLADims, Target], Tile], *, swapped: bool) -> Any:
+def gathering(
+    target: str, choose: Callable[[MLADims, Target], Tile], *, swapped: bool
+) -> tuple[Any, Tile]:
     tile = choose(DEEPSEEK, TARGETS[target])
-    return compiled(
+    built = compiled(
         triton_mqa.mqa_kernel,
         target,
         tile,
@@ -122,9 +127,10 @@ def gathering(target: str, choose: Callable[[MLADims, Target], Tile], *, swapped
             "widen": False,
         },
     )
+    return built, tile
 
 
-KERNELS: dict[str, Callable[[str], Any]] = {
+KERNELS: dict[str, Callable[[str], tuple[Any, Tile]]] = {
     "masked MHA of DeepSeek": lambda target: mha(DEEPSEEK, target),
     "masked MHA of GLM": lambda target: mha(GLM, target),
     "plain MQA": lambda target: gathering(target, mqa_tile, swapped=False),
@@ -132,32 +138,62 @@ KERNELS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def spilled_bytes(built: Any, target: str) -> int:
-    """Bytes (NVIDIA: of stack) or registers (AMD) that were spilled."""
-    if not target.startswith("sm"):
-        found = re.findall(r"\.(?:vgpr|sgpr)_spill_count:\s*(\d+)", built.asm["amdgcn"])
-        assert found
-        return sum(map(int, found))
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
-    if not tool.exists():
-        pytest.skip("this Triton came without cuobjdump")
-    file = Path("kernel.cubin")
-    file.write_bytes(built.asm["cubin"])
-    ran = subprocess.run([tool, "-res-usage", file], capture_output=True, text=True)
-    found = re.search(r"STACK:(\d+)", ran.stdout + ran.stderr)
-    assert found, ran.stderr
-    return int(found.group(1))
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a compiled kernel takes of the target: registers a thread, what was spilled, shared memory.
+
+    ``spilled``: bytes of stack on NVIDIA, registers on AMD. ``matrix``: the matrix instruction that it uses.
+    """
+
+    registers: int
+    spilled: int
+    shared_bytes: int
+    matrix: str | None
+
+
+def usage(built: Any, target: str) -> Usage:
+    amd = target.startswith("gfx")
+    text = built.asm["amdgcn" if amd else "ptx"]
+    matrix = re.search(MATRIX[target], text)
+    if amd:
+        (registers,) = map(int, re.findall(r"\.vgpr_count:\s*(\d+)", text))
+        counts = re.findall(r"\.(?:vgpr|sgpr)_spill_count:\s*(\d+)", text)
+        assert counts
+        spilled = sum(map(int, counts))
+    else:
+        tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+        if not tool.exists():
+            pytest.skip("this Triton came without cuobjdump")
+        file = Path("kernel.cubin")
+        file.write_bytes(built.asm["cubin"])
+        ran = subprocess.run([tool, "-res-usage", file], capture_output=True, text=True)
+        found = re.search(r"REG:(\d+) STACK:(\d+)", ran.stdout + ran.stderr)
+        assert found, ran.stderr
+        registers, spilled = map(int, found.groups())
+    return Usage(registers, spilled, built.metadata.shared, matrix[0] if matrix else None)
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[list[str]]:
+    """Rows of what was compiled; ``pytest -s`` on this file alone shows them."""
+    rows: list[str] = []
+    yield rows
+    head = "| kernel | target | tile, warps, stages | matrix | registers | spilled | shared |"
+    sys.stdout.write("\n".join(["", head, "|---" * 7 + "|", *rows, ""]))
 
 
 @pytest.mark.parametrize("target", GPU)
 @pytest.mark.parametrize("name", KERNELS)
 def test_it_compiles_with_matrix_instructions_within_shared_memory_and_without_spills(
-    name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    built = KERNELS[name](target)
-    text = built.asm["amdgcn" if target.startswith("gfx") else "ptx"]
-    assert re.search(MATRIX[target], text)
-    assert built.metadata.shared <= TARGETS[target].shared_bytes
-    spilled = spilled_bytes(built, target)
-    assert spilled == 0
+    built, tile = KERNELS[name](target)
+    found = usage(built, target)
+    table.append(
+        f"| {name} | {target} | {tile.rows}x{tile.keys}, {tile.warps}, {tile.stages} | {found.matrix} "
+        f"| {found.registers} | {found.spilled} | {found.shared_bytes / 1024:.0f} KiB |"
+    )
+    assert found.matrix
+    assert found.shared_bytes <= TARGETS[target].shared_bytes
+    assert found.spilled == 0
