@@ -1,11 +1,16 @@
 """``specpanel stop``: end servers that specpanel started."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from specpanel.app.cli import options
 from specpanel.app.cli.report import guarded, talk
+
+if TYPE_CHECKING:
+    from specpanel.core.engine.registry import ServerRecord
 
 HELP = "End a server that specpanel started, and everything it runs."
 
@@ -17,6 +22,9 @@ def stop(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0, help="Seconds before it is killed.")
     ] = 20.0,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, even where an experiment needs it.")
+    ] = False,
 ) -> None:
     from specpanel.core.engine.process import running_servers, stop_server
     from specpanel.core.engine.registry import find
@@ -33,8 +41,11 @@ def stop(
         if name is None:
             raise NotRunningError("no server of specpanel's is running")
     chosen = [find(name, running)] if name is not None else running
+    if not yes:
+        _ask_where_it_is_needed(chosen)
     left: list[int] = []
     for record in chosen:
+        talk(f"stopping {record.name} (pid {record.pid}): it gets {timeout:g} s to end by itself")
         report = stop_server(record, timeout)
         how = "killed" if report.killed else "stopped"
         typer.echo(f"{how} {record.name} (pid {record.pid}) in {report.took_s:.1f} s")
@@ -44,3 +55,26 @@ def stop(
             f"these processes could not be ended: {', '.join(map(str, left))}",
             "They hang in the kernel; only a reboot or a reset of the device helps.",
         )
+
+
+def _ask_where_it_is_needed(chosen: "Sequence[ServerRecord]") -> None:
+    """Asks before a server of an experiment or a training is ended: that has nothing to show then.
+
+    Raises:
+        ConfigurationError: there is no terminal to ask on.
+    """
+    from specpanel.core.engine.ownership import owner_of
+    from specpanel.core.errors import ConfigurationError
+
+    needed = [(record, owner) for record in chosen if (owner := owner_of(record)) is not None]
+    told = [
+        f"{record.name} belongs to {owner.words}" for record, owner in needed if owner.loses_all
+    ]
+    if not told:
+        return
+    what = f"{'; '.join(told)}, which fails without it"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigurationError(what, "Ctrl-C ends that with what it has; --yes stops the server.")
+    if not typer.confirm(f"{what}. Stop it all the same?", err=True):
+        talk("Nothing was stopped.")
+        raise typer.Exit(1)

@@ -20,6 +20,7 @@ from specpanel.app.tui.screens.sessions_replay import ReplayScreen
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.run_detail import RunDetail
 from specpanel.app.tui.widgets.run_list import RunList
+from specpanel.core.engine.ownership import Owner, owner_of
 from specpanel.core.engine.process import running_servers, stop_server
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import SpecpanelError
@@ -63,6 +64,7 @@ class SessionsScreen(PanelScreen):
         self.filter_input.cursor_blink = False
         self.filter_input.display = False
         self._desk_seen: tuple[object, ...] = ()
+        self._owners: dict[str, Owner] = {}
 
     def compose_body(self) -> Iterable[Widget]:
         yield self.runs
@@ -110,13 +112,17 @@ class SessionsScreen(PanelScreen):
             past = await asyncio.to_thread(past_runs)
         except SpecpanelError as error:
             self.panel.say(str(error), severity="error")
+        self._owners = await asyncio.to_thread(_owners, running)
+        self.runs.needs = {id: owner.need for id, owner in self._owners.items()}
         served = None if self.desk is None else self.desk.current
         self.runs.current = served.record.id if served is not None and served.record else None
         self.runs.put(running, past)
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        self.detail.show(self.runs.chosen)
+        chosen = self.runs.chosen
+        owner = self._owners.get(chosen.id) if isinstance(chosen, ServerRecord) else None
+        self.detail.show(chosen, None if owner is None else owner.words)
         self._show_keys()
 
     def _show_keys(self) -> None:
@@ -198,7 +204,11 @@ class SessionsScreen(PanelScreen):
         if not isinstance(record, ServerRecord):
             self.panel.say("x stops a running server; d deletes a recording")
             return
-        sentences = (f"{record.name} at {record.url}", "Its requests in flight end with it.")
+        sentences = [f"{record.name} at {record.url}", "Its requests in flight end with it."]
+        owner = owner_of(record)
+        if owner is not None:
+            ruined = "which fails without it" if owner.loses_all else "which ends with it"
+            sentences.append(f"It belongs to {owner.words}, {ruined}.")
         question = ConfirmScreen("Stop this server?", sentences, "stop it")
         self.app.push_screen(question, partial(self._stop_answered, record))
 
@@ -308,3 +318,9 @@ class SessionsScreen(PanelScreen):
     def _end_filter(self) -> None:
         self.set_focus(None)
         self.filter_input.display = False
+
+
+def _owners(running: Sequence[ServerRecord]) -> dict[str, Owner]:
+    """What needs each server, by its id."""
+    found = ((record.id, owner_of(record)) for record in running)
+    return {id: owner for id, owner in found if owner is not None}

@@ -32,9 +32,11 @@ class RunDetail(Pane):
         super().__init__("Details", glyphs=glyphs, id="run-detail")
         self.comparison: RunComparison | None = None
         self._entry: Entry | None = None
+        self._owner: str | None = None
 
-    def show(self, entry: Entry | None) -> None:
-        self._entry = entry
+    def show(self, entry: Entry | None, owner: str | None = None) -> None:
+        """``owner`` is what needs a server."""
+        self._entry, self._owner = entry, owner
         self.redraw()
 
     def compare(self, found: RunComparison | None) -> None:
@@ -52,7 +54,7 @@ class RunDetail(Pane):
         if self._entry is None:
             return []
         if isinstance(self._entry, ServerRecord):
-            return self._cut(list(_server(self._entry, width)), height)
+            return self._cut(list(_server(self._entry, self._owner, width)), height)
         return self._cut(list(_run(self._entry, width)), height)
 
     def _cut(self, rows: list[Line], height: int) -> list[Line]:
@@ -76,8 +78,10 @@ def _fact(label: str, text: str, width: int, ink: str = "text") -> Iterator[Line
         yield ((f" {label if number == 0 else '':<{_LABEL}}", "muted"), (part, ink))
 
 
-def _server(record: ServerRecord, width: int) -> Iterator[Line]:
+def _server(record: ServerRecord, owner: str | None, width: int) -> Iterator[Line]:
     yield ((f" {clean(record.name)}", "strong"), (f"  at {clean(record.url)}", "muted"))
+    if owner is not None:
+        yield from _fact("belongs to", owner, width, "warn")
     k = f" K={record.draft_tokens}" if record.draft_tokens else ""
     yield from _fact("model", record.model, width)
     yield from _fact("drafter", f"{record.drafter}{k}", width)

@@ -86,6 +86,7 @@ class RunList(Pane):
         self.running: tuple[ServerRecord, ...] = ()
         self.past: tuple[PastRun, ...] = ()
         self.current: str | None = None  # the id of the server on the desk
+        self.needs: dict[str, str] = {}  # what runs on a server, by its id
         self.marked: tuple[Path, ...] = ()  # A, and B
         self.reading = True
         self.filter = ""
@@ -221,6 +222,7 @@ class RunList(Pane):
             (f"  {clean(record.url)}", ink),
             (f"  up {up}", "muted"),
             ("  in the panel" if here else "", "good"),
+            (f"  for {self.needs[record.id]}" if record.id in self.needs else "", "warn"),
         )
         room = max(8, width - 2 - width_of(right))
         name = fit(((clean(record.name), ink),), room, self.glyphs.ellipsis)
