@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from specpanel.app.cli.plain_explain import choice_lines, finding_lines
-from specpanel.core.monitor.frame import Frame, Interval, PositionRate, Quantiles
+from specpanel.core.monitor.frame import (
+    Frame,
+    Interval,
+    PositionRate,
+    Quantiles,
+    TrafficSample,
+)
 from specpanel.core.session.summary import Acceptance, Comparison, Leg, Summary
 from specpanel.core.speculation.quantiles import SampleQuantile
 
@@ -41,12 +47,18 @@ def frame_text(frame: Frame) -> str:
         parts.append(_latency("TPOT", frame.latency.tpot))
         parts.append(_latency("TTFT", frame.latency.ttft))
     if frame.traffic is not None:
-        planned = f"/{frame.traffic.planned}" if frame.traffic.planned else ""
-        failed = f", {frame.traffic.failed} failed" if frame.traffic.failed else ""
-        parts.append(f"{frame.traffic.finished}{planned} done{failed}")
+        parts.append(_traffic(frame.traffic))
     if server.state in ("exited", "degraded", "unreachable") and server.detail:
         parts.append(server.detail)
     return _one_line(parts)
+
+
+def _traffic(traffic: TrafficSample) -> str:
+    if traffic.warming_up:
+        return f"{traffic.warmups_done}/{traffic.warmups_planned} warm-ups done"
+    planned = f"/{traffic.planned}" if traffic.planned else ""
+    failed = f", {traffic.failed} failed" if traffic.failed else ""
+    return f"{traffic.finished}{planned} done{failed}"
 
 
 def _one_line(parts: list[str]) -> str:

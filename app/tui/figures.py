@@ -285,10 +285,12 @@ def _port(address: str) -> str:
 
 
 def _state_word(server: ServerSample, *, phase: bool) -> str:
-    if server.state == "starting" and server.phase_s is not None:
-        if phase and server.phase:
-            return f"starting {clean(server.phase)} {server.phase_s:.0f} s"
-        return f"starting {server.phase_s:.0f} s"
+    if server.state == "starting":
+        # The whole start's time: a phase's own stands on the board, beside its name.
+        took_s = server.phase_s if server.up_s is None else server.up_s
+        took = "" if took_s is None else f" {took_s:.0f} s"
+        named = clean(server.phase) if phase and server.phase else ""
+        return f"starting{took}" + (f", {named}" if named else "")
     if server.state == "exited" and server.exit_code is not None:
         return f"exited {server.exit_code}"
     return server.state
@@ -364,7 +366,10 @@ def traffic_line(traffic: TrafficSample | None, glyphs: Glyphs, bar_cells: int) 
         return ()
     spans: list[Span] = [("traffic ", "muted")]
     done = traffic.finished + traffic.failed
-    if traffic.planned:
+    warmed = f"{traffic.warmups_done}/{traffic.warmups_planned} warm-ups"
+    if traffic.warming_up:
+        spans.append((f"{warmed} done", "strong"))
+    elif traffic.planned:
         share = min(1.0, done / traffic.planned)
         steps = len(glyphs.bar)
         full, part = divmod(round(share * bar_cells * steps), steps)
@@ -374,6 +379,8 @@ def traffic_line(traffic: TrafficSample | None, glyphs: Glyphs, bar_cells: int) 
     else:
         spans.append((f"{done} done", "strong"))
     spans.append((f" {glyphs.dot} {traffic.in_flight} in flight", "muted"))
+    if done == 0 and traffic.warmups_done and not traffic.warming_up:
+        spans.append((f" {glyphs.dot} after {traffic.warmups_done} warm-ups", "muted"))
     if traffic.failed:
         spans.append((f" {glyphs.dot} {glyphs.states['warning']} {traffic.failed} failed", "bad"))
     return tuple(spans)

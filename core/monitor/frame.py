@@ -143,13 +143,22 @@ class HostSample:
 
 @dataclass(frozen=True, slots=True)
 class TrafficSample:
-    """Requests that specpanel itself sends; ``None`` in a Frame when it sends none."""
+    """Requests that specpanel itself sends; ``None`` in a Frame when it sends none.
+
+    Warm-up requests are counted by themselves, and ``in_flight`` has them, too.
+    """
 
     sent: int
     finished: int
     failed: int
     in_flight: int
     planned: int | None
+    warmups_done: int = 0
+    warmups_planned: int = 0
+
+    @property
+    def warming_up(self) -> bool:
+        return self.sent == 0 and self.warmups_done < self.warmups_planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,11 @@ class Desk:
             return
         self._begin("stopping", self._stop())
 
+    @property
+    def breaking_off(self) -> bool:
+        """Whether what it is about is being ended before it is done."""
+        return self.busy is not None and self._interrupted.is_set()
+
     def hurry(self) -> None:
         """Kill instead of waiting for a stop that is on its way."""
         self._hurry.set()

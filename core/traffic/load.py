@@ -103,6 +103,7 @@ class Load:
         self._ended_of_all = 0  # warm-ups included
         self._failed_of_all = 0
         self._sent = 0
+        self._warmups_sent = 0
         self._unsent = 0
         self._began_s = time.monotonic()
         self._measuring_s: float | None = None
@@ -122,9 +123,17 @@ class Load:
             sent=self._sent,
             finished=ended - failed,
             failed=failed,
-            in_flight=self._sent - ended if self._ended_s is None else 0,
+            in_flight=self._in_flight,
             planned=self._settings.requests,
+            warmups_done=len(self._warmups),
+            warmups_planned=self._settings.warmup,
         )
+
+    @property
+    def _in_flight(self) -> int:
+        if self._ended_s is not None:
+            return 0
+        return self._sent + self._warmups_sent - len(self._records) - len(self._warmups)
 
     @property
     def result(self) -> LoadResult:
@@ -235,6 +244,7 @@ class Load:
                 self._unsent += 1
                 continue
             self._sent += not warmup
+            self._warmups_sent += warmup
             record = await self._endpoint.ask(
                 job.prompt,
                 self._settings,

@@ -8,6 +8,7 @@ import pytest
 from fakes.openai_endpoint import FakeEndpoint, Reply
 
 from specpanel.core.errors import ConfigurationError, TrafficError
+from specpanel.core.monitor.frame import TrafficSample
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.load import Load, LoadResult
@@ -274,3 +275,21 @@ async def test_a_load_without_prompts_is_refused() -> None:
     async with FakeEndpoint() as server:
         with pytest.raises(ConfigurationError, match="no prompts to send"):
             await _run(server, Traffic(), prompts=())
+
+
+async def test_warm_ups_are_counted_by_themselves_while_they_last() -> None:
+    seen: list[TrafficSample] = []
+    async with FakeEndpoint() as server, Endpoint(server.url) as endpoint:
+        load = Load(
+            endpoint,
+            PROMPTS,
+            Traffic(requests=1, concurrency=1, warmup=2),
+            on_record=lambda _: seen.append(load.progress),
+            stop=asyncio.Event(),
+        )
+        await load.run()
+    assert [(one.warmups_done, one.warming_up, one.finished) for one in seen] == [
+        (1, True, 0),
+        (2, False, 0),
+        (2, False, 1),
+    ]

@@ -1,5 +1,6 @@
 """The rows at the top and the bottom of every screen, and the small ones between."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -96,11 +97,15 @@ def coming_words(desk: "Desk", glyphs: Glyphs, *, wide: bool) -> Line:
     """What the desk is about, where the Frames do not tell it: a start beside the current server."""
     sign = "<>" if glyphs.name == "ascii" else "⇄"
     served = desk.starting
+    if desk.breaking_off:
+        return ((f"{sign} stopping", "warn"),)
     if served is not None:
         facts = served.facts
         name = f"{clean(served.name)} " if wide else ""
-        took = "" if facts.phase_s is None else f" {facts.phase_s:.0f} s"
-        return ((f"{sign} {name}{clean(facts.phase or 'starting')}{took}", "warn"),)
+        began = facts.started_unix
+        took_s = facts.phase_s if began is None else max(0.0, time.time() - began)
+        took = "" if took_s is None else f"{took_s:.0f} s, "
+        return ((f"{sign} {name}{took}{clean(facts.phase or 'starting')}", "warn"),)
     if desk.busy is None or (desk.current is not None and desk.current.facts.starting):
         return ()
     return ((f"{sign} {clean(desk.busy) if wide else clean(desk.busy).split(' ')[0]}", "warn"),)
