@@ -101,11 +101,11 @@ def measure_cell(
     for _ in range(often.warmups):
         for call in timed.values():
             call()
-    turns = [] if turns is None else turns
+    turns, clock = [] if turns is None else turns, turn_clock()
     before, begin = len(turns), time.perf_counter()
     while True:
         order = list(timed.items())[:: -1 if len(turns) % 2 else 1]
-        turns.append({tier: once_ms(call, device, time.perf_counter) for tier, call in order})
+        turns.append({tier: once_ms(call, device, clock) for tier, call in order})
         cell = cell_of(dims.heads, query, context, turns)
         late = time.perf_counter() - begin > often.limit_s
         new = len(turns) - before
@@ -192,6 +192,15 @@ def ceilings(device: str, dtype: str, repeats: Repeats | None = None) -> Ceiling
     target = torch.empty_like(source)
     copied = time_call(lambda: target.copy_(source), device, repeats or Repeats())
     return Ceilings(2.0 * size**3 / gemm.median_ms * 1e3, 8.0 * often / copied.median_ms * 1e3)
+
+
+def turn_clock() -> Callable[[], float]:
+    """The clock, in seconds, that paths on a CPU are compared by.
+
+    With one thread it is the time that this thread had a processor: the same as what elapses where nothing
+    else runs, and not stretched by what does. Of several threads what elapses is what counts.
+    """
+    return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def once_ms(call: Callable[[], object], device: str, clock: Callable[[], float]) -> float:
