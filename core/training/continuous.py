@@ -119,9 +119,9 @@ class Continuous:
         """The bound that is reached."""
         online = self.recipe.online
         if online.rounds is not None and len(self.rounds) >= online.rounds:
-            return f"{online.rounds} rounds are done"
+            return f"{online.rounds} round{'s are' if online.rounds > 1 else ' is'} done"
         if time.monotonic() >= self._until_s:
-            return f"{online.hours:g} hours are over"
+            return f"the time is over: {online.hours:g} h"
         if self._steps_left() < 1:
             return f"{online.steps} steps are done"
         taken = self._make_room()

@@ -186,6 +186,11 @@ def with_drafter(profile: Profile, candidate: Path) -> Profile:
     said = read_config(candidate).speculators
     kind = KINDS.get(said.algorithm or "") if said else None
     method = kind.profile_method if kind else None
+    if kind is not None and kind.profile_method == "mtp":
+        raise ConfigurationError(
+            f"{candidate} is no drafter by itself: {kind.title}: {kind.not_served}",
+            "Start a server with the stitched copy as its target.",
+        )
     if said is None or method is None:
         method = profile.drafter.method  # not of Speculators: taken for another of the same kind
     if method not in DRAFTERS or method == "none":

@@ -1,6 +1,7 @@
 """Promotion by restart: a new server beside the old one, and only the better of the two is left."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from fakes.training.workshop import Workshop, free_port
 
 from specpanel.core.engine.process import is_running, running_servers, stop_server
 from specpanel.core.engine.registry import ServerRecord
+from specpanel.core.errors import ConfigurationError
 from specpanel.core.session.served import Served, start_served
 from specpanel.core.settings.profile import Profile, Traffic
 from specpanel.core.training import audit
@@ -120,3 +122,17 @@ def test_settings_of_the_same_method_stay_with_the_new_drafter(shop: Workshop) -
         "model": str(folder),
         "k": 4,
     }
+
+
+def test_the_layer_of_a_fastmtp_training_is_no_drafter_before_it_is_stitched(
+    shop: Workshop,
+) -> None:
+    folder = shop.root / "candidate"
+    folder.mkdir()
+    said = {"algorithm": "mtp", "proposal_methods": [{"speculative_tokens": 3}]}
+    content = {"speculators_model_type": "mtp", "speculators_config": said}
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    serving = Profile.model_validate({"name": "p", "target": {"model": str(shop.target)}})
+    with pytest.raises(ConfigurationError, match="stitch-mtp") as refused:
+        with_drafter(serving, folder)
+    assert "stitched copy" in refused.value.fix
