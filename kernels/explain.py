@@ -33,6 +33,7 @@ from specpanel.kernels.vllm_rules import (
 # (determine_chunked_prefill_workspace_size).
 CONTEXT_ROWS = 64 * 1024
 
+_MOST_CHUNKS = 10_000  # of one prompt
 _MOST_NAMED = 3  # lengths in one sentence
 
 
@@ -126,6 +127,11 @@ def explain(
     chunk = default_chunk_tokens(serving.gpu) if chunk_tokens is None else chunk_tokens
     if chunk < 1 or any(tokens < 1 for tokens in prompt_tokens):
         raise MLAError("a prompt and a chunk have at least one token")
+    if max(prompt_tokens, default=0) > chunk * _MOST_CHUNKS:
+        raise MLAError(
+            f"a prompt of {max(prompt_tokens):,} tokens in chunks of {chunk:,} has too many steps to explain",
+            f"Give chunks that it fills at most {_MOST_CHUNKS:,} times.",
+        )
     deployment, passed = choose(serving)
     prompts = tuple(_prompt(deployment, tokens, chunk, table) for tokens in prompt_tokens)
     return Explanation(

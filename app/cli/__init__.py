@@ -4,6 +4,20 @@ import signal
 import sys
 
 
+def _parsed(arguments: list[str], for_vllm: tuple[str, ...]) -> None:
+    """Have the parser do what the arguments say."""
+    from specpanel.app.cli.root import app
+
+    stdout = sys.stdout
+    try:
+        app(args=arguments, obj=for_vllm, prog_name="specpanel")
+    except SystemExit as left:
+        # The parser puts another stream there where the reader of its help has gone: no error.
+        if left.code == 1 and sys.stdout is not stdout:
+            sys.exit(0)
+        raise
+
+
 def main() -> None:
     """Run ``specpanel`` with the arguments of this process.
 
@@ -31,8 +45,6 @@ def main() -> None:
         if opens is not None:
             opens()
             return
-        from specpanel.app.cli.root import app
-
-        app(args=arguments, obj=tuple(for_vllm), prog_name="specpanel")
+        _parsed(arguments, tuple(for_vllm))
     except KeyboardInterrupt:
         sys.exit(130)

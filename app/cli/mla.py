@@ -58,9 +58,13 @@ Model = Annotated[
 def explain(
     model: Model,
     gpu: Annotated[
-        str,
-        typer.Option("--gpu", help="H100, H200, B200, MI300X or MI355X.", autocompletion=_gpus),
-    ],
+        str | None,
+        typer.Option(
+            "--gpu",
+            help="H100, H200, B200, MI300X or MI355X; has to be given.",
+            autocompletion=_gpus,
+        ),
+    ] = None,
     tensor_parallel: Annotated[
         int,
         typer.Option("--tp", min=1, help="Tensor-parallel size; 1 with data-parallel attention."),
@@ -74,7 +78,10 @@ def explain(
     chunk: Annotated[
         int | None,
         typer.Option(
-            "--chunk", min=1, help="vLLM's --max-num-batched-tokens; its default for the GPU."
+            "--chunk",
+            min=1,
+            max=10_000_000,
+            help="vLLM's --max-num-batched-tokens; its default for the GPU.",
         ),
     ] = None,
     backend: Annotated[
@@ -94,10 +101,22 @@ def explain(
     from specpanel.core.errors import ConfigurationError
     from specpanel.kernels.errors import MLAError
     from specpanel.kernels.explain import explain as explained
+    from specpanel.kernels.gpus import GPUS
     from specpanel.kernels.gpus import gpu as known_gpu
     from specpanel.kernels.vllm_backends import KV_DTYPES, Serving
 
+    dims = geometry(model)
     prompts = numbers(prompt_tokens, "--prompt-tokens")
+    if gpu is None:
+        raise ConfigurationError(
+            "--gpu is missing: which path is taken depends on it",
+            f"One of: {', '.join(known.name for known in GPUS.values())}.",
+        )
+    if tensor_parallel % context_parallel:
+        raise ConfigurationError(
+            f"--dcp {context_parallel} does not divide --tp {tensor_parallel}",
+            "vLLM takes the ranks of a request's cache from those of tensor parallelism.",
+        )
     if kv_dtype not in KV_DTYPES:
         raise ConfigurationError(
             f"--kv-dtype {kv_dtype[:40]} is not one that sparse MLA knows",
@@ -105,7 +124,7 @@ def explain(
         )
     try:
         serving = Serving(
-            dims=geometry(model),
+            dims=dims,
             gpu=known_gpu(gpu),
             tensor_parallel=tensor_parallel,
             kv_dtype=kv_dtype,
@@ -137,6 +156,7 @@ def geometry(model: str) -> "MLADims":
     from specpanel.core.checkpoints.json_file import read_json
     from specpanel.core.errors import ConfigurationError
     from specpanel.kernels.dims import PRESETS, from_config, preset
+    from specpanel.kernels.errors import MLAError
 
     known = preset(model)
     path = Path(model).expanduser()
@@ -147,7 +167,10 @@ def geometry(model: str) -> "MLADims":
             f"{model[:80]!r} is neither a file or folder nor a model that is known here",
             f"Give a config.json, or one of: {', '.join(PRESETS)}.",
         )
-    return from_config(read_json(path / "config.json" if path.is_dir() else path))
+    try:
+        return from_config(read_json(path / "config.json" if path.is_dir() else path))
+    except MLAError as error:
+        raise ConfigurationError(error.message, error.fix) from None
 
 
 @cache

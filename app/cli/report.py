@@ -12,6 +12,14 @@ from typing import NoReturn, ParamSpec, TypeVar
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.printable import clipped, without_controls
 
+# Commands that do something while they print: without a reader they end before it is done.
+_UNDER_WAY = frozenset(
+    {
+        *("run", "demo", "watch", "compare", "breakeven", "tune", "parity", "sweep"),
+        *("train", "promote", "bench", "calibrate"),
+    }
+)
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -49,7 +57,10 @@ def _unusable(error: OSError) -> SpecpanelError:
 
 
 def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Turn our own errors, a broken pipe and Ctrl-C into exit statuses without a traceback."""
+    """Turn our own errors, a broken pipe and Ctrl-C into exit statuses without a traceback.
+
+    Who has read enough of a list makes no error; a measurement whose reader has gone was cut short.
+    """
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -62,7 +73,8 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         except BrokenPipeError:
             # The reader went away (specpanel … | head): what is left in the buffer goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(128 + signal.SIGPIPE) from None
+            cut_short = command.__name__ in _UNDER_WAY
+            raise SystemExit(128 + signal.SIGPIPE if cut_short else 0) from None
         except OSError as error:
             # Anything else is turned into one of our errors where it is known: a file of ours has a
             # name, standard output has none.

@@ -117,6 +117,14 @@ BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
         1,
         ("broken.toml/x", "--record"),
     ),
+    "MLA of a model that is not known": (("mla", "explain", "nope"), 2, ("'nope'", "glm-5")),
+    "MLA without a GPU": (("mla", "explain", "glm-5"), 2, ("--gpu is missing", "B200")),
+    "MLA of a model without it": (("mla", "explain", "model", "--gpu", "B200"), 2, ("llama",)),
+    "MLA in too many chunks": (
+        ("mla", "explain", "glm-5", "--gpu", "B200", "--prompt-tokens", "9000000", "--chunk", "1"),
+        2,
+        ("9,000,000", "too many steps"),
+    ),
     "panel without a terminal": ((), 2, ("terminal", "specpanel run")),
 }
 
