@@ -2,6 +2,8 @@
 
 from specpanel.core.preflight.memory_estimate import MemoryEstimate
 
+_NOT_READ = "no weights were read"  # as the estimate says it
+
 
 def memory_sentences(found: MemoryEstimate) -> tuple[str, ...]:
     """The estimate in a line or two; what is not known says why."""
@@ -19,6 +21,23 @@ def memory_sentences(found: MemoryEstimate) -> tuple[str, ...]:
     elif found.unknown:
         told.append(f"how many tokens fit is not known: {found.unknown}")
     return tuple(told)
+
+
+def not_judged(found: MemoryEstimate) -> tuple[str, ...]:
+    """What could not be looked at, each with why: the weights of a model, how much the KV cache holds."""
+    told = [
+        f"{line.name} ({_why_unread(line.basis)})"
+        for line in found.lines
+        if line.name.startswith("weights") and line.size_bytes is None
+    ]
+    if found.unknown:
+        told.append(f"KV cache ({found.unknown})")
+    return tuple(told)
+
+
+def _why_unread(basis: str) -> str:
+    reason = basis.partition(", over ")[0]
+    return "the model's files are not here" if reason == _NOT_READ else reason
 
 
 def memory_rows(found: MemoryEstimate) -> list[str]:

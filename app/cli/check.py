@@ -10,13 +10,11 @@ from specpanel.app.cli.report import guarded, talk
 
 if TYPE_CHECKING:
     from specpanel.core.preflight.finding import Finding
-    from specpanel.core.preflight.memory_estimate import MemoryEstimate
 
 HELP = (
     "Say whether a profile will work, why not, and what memory it will hold. Starts nothing. "
     "Ends with 2 on errors, with 1 on warnings under --strict, else with 0."
 )
-NOT_READ = "no weights were read"  # as the memory estimate says it
 GLYPHS = {"error": "✗", "warning": "!", "note": "·"}
 
 
@@ -34,7 +32,7 @@ def check(
     strict: Annotated[bool, typer.Option("--strict", help="End with 1 on warnings.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    from specpanel.app.memory_words import memory_rows
+    from specpanel.app.memory_words import memory_rows, not_judged
     from specpanel.core.monitor.recording import line
     from specpanel.core.preflight.finding import as_table
     from specpanel.core.session.preparing import look_ahead
@@ -89,23 +87,6 @@ def exit_status(findings: "tuple[Finding, ...]", *, strict: bool) -> int:
     if "error" in severities:
         return 2
     return 1 if strict and "warning" in severities else 0
-
-
-def not_judged(memory: "MemoryEstimate") -> tuple[str, ...]:
-    """What could not be looked at, each with why: the weights of a model, how much the KV cache holds."""
-    told = [
-        f"{line.name} ({_why_unread(line.basis)})"
-        for line in memory.lines
-        if line.name.startswith("weights") and line.size_bytes is None
-    ]
-    if memory.unknown:
-        told.append(f"KV cache ({memory.unknown})")
-    return tuple(told)
-
-
-def _why_unread(basis: str) -> str:
-    reason = basis.partition(", over ")[0]
-    return "the model's files are not here" if reason == NOT_READ else reason
 
 
 def _verdict(counts: dict[str, int], unjudged: tuple[str, ...]) -> str:

@@ -273,7 +273,14 @@ _PANEL = (
     ("mark", "m", "m", "mark", "", "Mark this moment in the charts and the recording"),
     ("sessions", "7", "7", "show('sessions')", "", "The Sessions screen"),
     ("help", "question_mark,f1", "?", "help", "Help", "The keys that work here"),
-    ("quit", "q,ctrl+q,ctrl+c", "q", "quit", "Quit", "Leave; asks when a server is up"),
+    (
+        "quit",
+        "q,ctrl+q,ctrl+c",
+        "q",
+        "quit",
+        "Quit",
+        "Leave; asks when a server, a training or an experiment is up",
+    ),
 )
 _SWITCHER = (
     ("up", "up,ctrl+k", "up", "move(-1)", "", "The choice before"),

@@ -148,8 +148,10 @@ class LaunchScreen(StartingScreen):
         seen = prospect(self.draft, self.outlook)
         self.command.show(seen.command, self.form.current_row, stale=seen.stale, note=seen.note)
         note = "" if seen.errors or seen.findings is not None else seen.note
-        self.findings.show(seen.errors, seen.findings, facts=seen.facts, note=note)
-        self.summary.show(seen.errors, seen.findings, note)
+        self.findings.show(
+            seen.errors, seen.findings, facts=seen.facts, unjudged=seen.unjudged, note=note
+        )
+        self.summary.show(seen.errors, seen.findings, note, unjudged=seen.unjudged)
 
     # The mouse
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from specpanel.app.memory_words import memory_sentences
+from specpanel.app.memory_words import memory_sentences, not_judged
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.core.engine.command import shell_text
 from specpanel.core.errors import SpecpanelError
@@ -55,7 +55,8 @@ class Prospect:
     """What the side of the form shows.
 
     ``stale``: the command is of settings from before the last edit. ``note`` says why something is
-    missing. ``findings`` is None while they are not known.
+    missing. ``findings`` is None while they are not known; ``unjudged`` could not be looked at, each with
+    why.
     """
 
     command: str | None
@@ -64,6 +65,7 @@ class Prospect:
     errors: tuple[str, ...]
     findings: tuple[Finding, ...] | None
     facts: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
 
 
 def prospect(draft: Draft | None, outlook: Outlook | None) -> Prospect:
@@ -86,7 +88,9 @@ def prospect(draft: Draft | None, outlook: Outlook | None) -> Prospect:
             *memory_sentences(found.memory),
             *found.explanations,
         )
-        return Prospect(shell_text(found.command), False, "", wrong, found.findings, facts)
+        unjudged = not_judged(found.memory)
+        command = shell_text(found.command)
+        return Prospect(command, False, "", wrong, found.findings, facts, unjudged)
     before = None if outlook is None or outlook.prepared is None else outlook.prepared.command
     note = "the command follows once the settings are valid" if wrong else "looking at the machine"
     return Prospect(None if before is None else shell_text(before), True, note, wrong, None)

@@ -182,6 +182,7 @@ class Findings(Pane):
         super().__init__("Preflight", glyphs=glyphs, id="findings")
         self._errors: tuple[str, ...] = ()
         self._facts: tuple[str, ...] = ()
+        self._unjudged: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] | None = None
         self._note = ""
 
@@ -191,10 +192,15 @@ class Findings(Pane):
         findings: Sequence[Finding] | None,
         *,
         facts: Sequence[str] = (),
+        unjudged: Sequence[str] = (),
         note: str = "",
     ) -> None:
-        """``findings`` is None while they are not known; ``note`` says why."""
+        """``findings`` is None while they are not known; ``note`` says why.
+
+        ``unjudged`` could not be looked at.
+        """
         self._errors, self._facts, self._note = tuple(errors), tuple(facts), note
+        self._unjudged = tuple(unjudged)
         self._findings = None if findings is None else tuple(findings)
         self.redraw()
 
@@ -207,7 +213,7 @@ class Findings(Pane):
             spans.append((f"{self.glyphs.states['exited']} {bad}", "bad"))
         if warnings:
             spans.append((f"{' ' if spans else ''}! {warnings}", "warn"))
-        if not spans and self._findings is not None:
+        if not spans and self._findings is not None and not self._unjudged:
             spans.append((self.glyphs.states["good"], "good"))
         return tuple(spans)
 
@@ -233,11 +239,19 @@ class Findings(Pane):
                 key: Span = ("f", "key") if finding.mend else (" ", "text")
                 rows += _hanging(key, finding.fix, width, "muted")
         if not self._errors and not any(f.severity == "error" for f in self._findings):
-            good = (self.glyphs.states["good"], "good")
-            rows += _hanging(good, "nothing stands in the way of a start", width, "muted")
+            rows += self._verdict(width)
         for fact in self._facts:
             rows += _hanging((self.glyphs.dot, "muted"), fact, width, "muted")
         return rows
+
+    def _verdict(self, width: int) -> list[Line]:
+        """That nothing was found, as far as everything could be looked at."""
+        if not self._unjudged:
+            good = (self.glyphs.states["good"], "good")
+            return _hanging(good, "nothing stands in the way of a start", width, "muted")
+        words = "nothing was found that stands in the way; not judged: "
+        text = words + ", ".join(self._unjudged)
+        return _hanging((self.glyphs.dot, "warn"), text, width, "muted")
 
 
 def _hanging(mark: Span, text: str, width: int, ink: str) -> list[Line]:
@@ -256,13 +270,19 @@ class PreflightLine(Pane):
         super().__init__("preflight", glyphs=glyphs, id="preflight-line")
         self.framed = False
         self._errors: tuple[str, ...] = ()
+        self._unjudged: tuple[str, ...] = ()
         self._findings: tuple[Finding, ...] | None = None
         self._note = ""
 
     def show(
-        self, errors: Sequence[str], findings: Sequence[Finding] | None, note: str = ""
+        self,
+        errors: Sequence[str],
+        findings: Sequence[Finding] | None,
+        note: str = "",
+        *,
+        unjudged: Sequence[str] = (),
     ) -> None:
-        self._errors, self._note = tuple(errors), note
+        self._errors, self._note, self._unjudged = tuple(errors), note, tuple(unjudged)
         self._findings = None if findings is None else tuple(findings)
         self.redraw()
 
@@ -278,7 +298,9 @@ class PreflightLine(Pane):
             )
             if count
         ]
-        if not counts and self._findings is not None:
+        if not counts and self._findings is not None and self._unjudged:
+            counts = [(f"{self.glyphs.dot} not all was judged ", "warn")]
+        elif not counts and self._findings is not None:
             counts = [(f"{self.glyphs.states['good']} nothing in the way ", "good")]
         return (*counts, (" v", "key"), (" shows all", "muted"))
 
@@ -293,6 +315,8 @@ class PreflightLine(Pane):
             for finding in self._findings or ():
                 if finding.severity == severity:
                     return [((" ", "text"), mark, (f" {clean(finding.text)}", "text"))]
+        for text in self._unjudged:
+            return [((f" {self.glyphs.dot} not judged: {clean(text)}", "muted"),)]
         for finding in self._findings or ():
             return [((f" {self.glyphs.dot} {clean(finding.text)}", "muted"),)]
         return [((f" {clean(self._note)}", "muted"),)]
