@@ -2,7 +2,7 @@
 
 import typer
 
-from specpanel.app.cli.plain_lab import block_line
+from specpanel.app.cli.plain_lab import block_line, progress_line
 from specpanel.app.cli.progress import PlainPrinter
 from specpanel.app.cli.report import talk
 from specpanel.core.lab.events import (
@@ -11,9 +11,12 @@ from specpanel.core.lab.events import (
     ExperimentEnded,
     LabEvent,
     PointMeasured,
+    PointProgress,
     event_line,
 )
 from specpanel.core.session.events import Event
+
+_QUIET_S = 5.0
 
 
 class LabPrinter:
@@ -21,6 +24,7 @@ class LabPrinter:
 
     def __init__(self) -> None:
         self._servers = PlainPrinter()
+        self._said_s = float("-inf")
 
     def __call__(self, event: LabEvent | Event) -> None:
         match event:
@@ -30,10 +34,19 @@ class LabPrinter:
                 talk(block_line(event))
             case PointMeasured(text, _):
                 talk(text)
+            case PointProgress():
+                self._progress(event)
             case ExperimentEnded():
                 pass
             case _:
                 self._servers(event)
+
+    def _progress(self, event: PointProgress) -> None:
+        """At most a line in a few seconds; the clock of each load begins anew."""
+        if 0 <= event.elapsed_s - self._said_s < _QUIET_S:
+            return
+        self._said_s = event.elapsed_s
+        talk(progress_line(event))
 
 
 def print_json(event: LabEvent | Event) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from specpanel.app.run_words import duration_text, started_text
 from specpanel.core.lab.curve import drafting_text
-from specpanel.core.lab.events import BlockMeasured
+from specpanel.core.lab.events import BlockMeasured, PointProgress
 from specpanel.core.lab.store import Experiment
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.printable import one_line
@@ -23,6 +23,16 @@ def block_line(event: BlockMeasured) -> str:
         known = "" if width is None else f" ±{width:.1%}"
         parts.append(f"{arm} {'n/a' if ratio is None else f'{ratio:.3f}'}{known}")
     return f"{event.elapsed_s:5.0f} s  block {event.block}  {'   '.join(parts)}"
+
+
+def progress_line(event: PointProgress) -> str:
+    """How far a load of a sweep has got."""
+    length = event.acceptance_length
+    known = "" if length is None else f", AL {length:.2f} so far"
+    return (
+        f"{event.elapsed_s:5.0f} s  {event.done} of {event.requests} requests at "
+        f"{event.concurrency} at a time{known}"
+    )
 
 
 def result_text(kind: str, result: Table | None, conclusion: str) -> str:
@@ -223,9 +233,34 @@ def _run_lines(result: Table) -> Iterator[str]:
             yield row("acceptance length", f"{length:.2f}")
 
 
+def _guidellm_lines(result: Table) -> Iterator[str]:
+    k = f" K={result['draft_tokens']}" if result["draft_tokens"] else ""
+    yield (
+        f"{one_line(result['drafter'])}{k} through guidellm {one_line(result['guidellm_version'])}, "
+        f"{result['requests']} requests at each load; p50, ms"
+    )
+    yield f"  {'at a time':<11}{'AL, 95 %':<20}{'counted':<9}{'TPOT':<8}{'ITL':<8}{'TTFT':<9}tok/s"
+    for point in result["points"]:
+        between = point["acceptance_length_interval"]
+        known = "" if between is None else f" ({between['low']:.2f} … {between['high']:.2f})"
+        length = f"{_figure(point['acceptance_length'], 2)}{known}"
+        yield (
+            f"  {point['concurrency']:<11}{length:<20}{_figure(point['counted_length'], 2):<9}"
+            f"{_figure(point['tpot_p50_ms']):<8}{_figure(point['itl_p50_ms']):<8}"
+            f"{_figure(point['ttft_p50_ms']):<9}{_figure(point['output_tokens_per_s'])}"
+        )
+    for note in result["notes"]:
+        yield row("note", one_line(note, 400))
+
+
+def _figure(value: float | None, digits: int = 1) -> str:
+    return "n/a" if value is None else f"{value:.{digits}f}"
+
+
 _KINDS: dict[str, Callable[[Table], Iterator[str]]] = {
     "breakeven": _breakeven_lines,
     "compare": _compare_lines,
+    "guidellm": _guidellm_lines,
     "parity": _parity_lines,
     "run": _run_lines,
     "tune": _tuned_lines,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specpanel.app.cli import options
+from specpanel.app.cli import options, sweep
 from specpanel.app.cli.report import guarded, say, talk
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ HELP = (
     "Arguments after -- go to vLLM untouched."
 )
 _REQUESTS_WITHOUT_TTY = 24
+
+
+def _senders(incomplete: str) -> list[str]:
+    return [name for name in sweep.SENDERS if name.startswith(incomplete)]
 
 
 @guarded
@@ -63,6 +67,28 @@ def run(
         str | None,
         typer.Option("--attach", metavar="URL", help="Measure a running server; start none."),
     ] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            metavar="guidellm",
+            help="Let guidellm send the traffic, at each of --loads, -n requests each (24).",
+            autocompletion=_senders,
+        ),
+    ] = None,
+    loads: Annotated[
+        str | None,
+        typer.Option("--loads", help="With guidellm: requests at a time, with commas (1,4,8)."),
+    ] = None,
+    guidellm: Annotated[
+        str | None,
+        typer.Option(
+            "--guidellm",
+            metavar="PATH",
+            envvar="SPECPANEL_GUIDELLM",
+            help="Where guidellm is: the program, or the folder or Python of its environment.",
+        ),
+    ] = None,
 ) -> None:
     flags = {
         "--model": model if attach is None else model or "attached",
@@ -79,6 +105,20 @@ def run(
         "--capture": capture,
     }
     profile = options.resolved_profile(name, flags, assignments, context.obj or ())
+    if sender is not None or loads is not None:
+        refused = {
+            **{flag: flags[flag] for flag in ("--duration", "--rate", "--capture")},
+            "--baseline": baseline,
+            "--record": record,
+            "--force": force,
+            "--keep-running": keep_running,
+        }
+        sweep.sweep(
+            sweep.Asked(profile, sender, loads, requests, concurrency, attach, model, guidellm),
+            refused,
+            as_json=as_json,
+        )
+        return
     plan = replace(_plan(profile, baseline, attach, model, keep_running), force=force)
     fly(_recorded(plan, record, no_record), as_json=as_json)
 

@@ -372,4 +372,23 @@ def _run(result: Table, width: int, glyphs: Glyphs) -> Iterator[Line]:
         yield from _fact(f"{leg['drafter']}{k}", ", ".join(parts), width)
 
 
-_KINDS = {"compare": _compare, "tune": _tune, "parity": _parity, "run": _run}
+def _guidellm(result: Table, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    for point in result["points"]:
+        length, between = point["acceptance_length"], point["acceptance_length_interval"]
+        known = "" if between is None else f" ({between['low']:.2f} … {between['high']:.2f})"
+        parts = ["AL n/a" if length is None else f"AL {length:.2f}{known}"]
+        for name, key in (("ITL", "itl_p50_ms"), ("TTFT", "ttft_p50_ms")):
+            value = point[key]
+            parts.append(f"{name} n/a" if value is None else f"{name} {value:.1f} ms")
+        speed = point["output_tokens_per_s"]
+        parts.append("n/a tok/s" if speed is None else f"{speed:.1f} tok/s")
+        yield from _fact(f"{point['concurrency']} at a time", ", ".join(parts), width)
+
+
+_KINDS = {
+    "compare": _compare,
+    "guidellm": _guidellm,
+    "parity": _parity,
+    "run": _run,
+    "tune": _tune,
+}

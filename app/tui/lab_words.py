@@ -135,6 +135,16 @@ def _run(result: Table, glyphs: Glyphs) -> Brief:
     return _ratio(said, verdict["ratio"], verdict["interval"], glyphs)
 
 
+def _guidellm(result: Table, glyphs: Glyphs) -> Brief:
+    ends = (result["points"][0], result["points"][-1])
+    lengths = [
+        f"{point['acceptance_length']:.2f} at {point['concurrency']}"
+        for point in ends
+        if point["acceptance_length"] is not None
+    ]
+    return Brief(("AL", "text"), ", ".join(dict.fromkeys(lengths)) or "n/a")
+
+
 def _other(result: Table, glyphs: Glyphs) -> Brief:
     return Brief(("done", "muted"), "")
 
@@ -145,4 +155,5 @@ _BRIEFS = {
     "tune": _tune,
     "parity": _parity,
     "run": _run,
+    "guidellm": _guidellm,
 }

@@ -39,6 +39,18 @@ class PointMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class PointProgress:
+    """How far one load has got: ``done`` of ``requests``. None: not told, or nothing yet."""
+
+    kind: ClassVar[str] = "progress"
+    concurrency: int
+    elapsed_s: float
+    done: int | None
+    requests: int
+    acceptance_length: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExperimentEnded:
     """The last event. ``result`` is what the store holds, too."""
 
@@ -50,12 +62,12 @@ class ExperimentEnded:
     result: dict[str, Any] | None
 
 
-LabEvent = ExperimentBegan | BlockMeasured | PointMeasured | ExperimentEnded
+LabEvent = ExperimentBegan | BlockMeasured | PointMeasured | PointProgress | ExperimentEnded
 LabListener = Callable[[LabEvent | session.Event], None]
 
 
 def event_line(event: LabEvent | session.Event) -> str:
     """The event as one line of the stream."""
-    if isinstance(event, ExperimentBegan | BlockMeasured | PointMeasured | ExperimentEnded):
+    if isinstance(event, LabEvent):
         return line(event.kind, asdict(event))
     return session.event_line(event)

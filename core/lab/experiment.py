@@ -18,6 +18,7 @@ from specpanel.core.lab.events import (
 from specpanel.core.lab.servers import Ready, Serving, Stop
 from specpanel.core.lab.store import DONE, FAILED, INTERRUPTED, Store
 from specpanel.core.session.launch import InterruptedRunError
+from specpanel.core.settings.profile import Profile
 from specpanel.core.traffic.records import RequestRecord
 
 
@@ -39,6 +40,16 @@ class Ledger:
             launch_fingerprint(profile),
             table_without_secrets(profile),
             serving.ready_s,
+        )
+
+    def attached(
+        self, arm: str, drafter: str, draft_tokens: int | None, settings: Profile | None
+    ) -> int:
+        """A server that ran already; its number. ``settings`` where it is one of ours."""
+        launch = "" if settings is None else launch_fingerprint(settings)
+        table = {} if settings is None else table_without_secrets(settings)
+        return self._store.add_run(
+            self._experiment, arm, drafter, draft_tokens, launch, table, None
         )
 
     def block(

@@ -168,6 +168,22 @@ _HELD = {
     "measured": "AL measured",
     "error": "error",
 }
+_SWEEP = {
+    "concurrency": "at a time",
+    "requests": "requests",
+    "errored": "failed",
+    "acceptance_length": "AL",
+    "acceptance_length_interval": "95 %",
+    "counted_length": "AL by the counters",
+    "tokens_a_step": "tokens a step",
+    "tpot_p50_ms": "TPOT p50, ms",
+    "tpot_p99_ms": "TPOT p99, ms",
+    "itl_p50_ms": "ITL p50, ms",
+    "itl_p99_ms": "ITL p99, ms",
+    "ttft_p50_ms": "TTFT p50, ms",
+    "ttft_p99_ms": "TTFT p99, ms",
+    "output_tokens_per_s": "tok/s",
+}
 _CHOICE = {
     "concurrency": "at a time",
     "k": "K",
@@ -226,7 +242,29 @@ def _parity(result: Table) -> Iterator[str]:
     )
 
 
+def _guidellm(result: Table) -> Iterator[str]:
+    points = result.get("points", ())
+    lengths = tuple(
+        (
+            *(point["concurrency"], point["acceptance_length"]),
+            *_ends(point["acceptance_length_interval"]),
+        )
+        for point in points
+        if point["acceptance_length"]
+    )
+    if lengths:
+        yield "<h2>Acceptance length by load</h2>"
+        yield load_chart(
+            "Acceptance length by load, with 95 % intervals",
+            "AL",
+            [Line(f"AL of {result['drafter']}", lengths)],
+        )
+    yield "<h2>guidellm's latencies beside vLLM's acceptance</h2>"
+    yield from _columns(_SWEEP, points)
+
+
 _SECTIONS = {
+    "guidellm": _guidellm,
     "compare": _compare,
     "breakeven": _breakeven,
     "parity": _parity,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import psutil
 
 from specpanel.core.engine.api_key import api_key
+from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command, platform_of
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
@@ -100,12 +101,15 @@ class Serving:
         try:
             result = await load.run()
         except TrafficError as error:
-            raise await self._root_cause(error) from None
+            raise await self.root_cause(error) from None
         stop.check()
         return Block(result.records, result.elapsed_s)
 
-    async def _root_cause(self, error: SpecpanelError) -> SpecpanelError:
+    async def root_cause(self, error: SpecpanelError) -> SpecpanelError:
         """Why requests failed: vLLM's end where it ends, which can be seconds after its engine."""
+        async with EngineClient(self.url) as client:
+            if (await client.health()).well:
+                return error  # its engine lives
         deadline = asyncio.get_running_loop().time() + _ENGINE_DEATH_S
         while asyncio.get_running_loop().time() < deadline:
             if self._launch.exit_code is not None:

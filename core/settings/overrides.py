@@ -27,8 +27,11 @@ SHORT_NAMES: dict[str, str] = {
     "DURATION": "traffic.duration_s",
     "RATE": "traffic.rate_per_s",
 }
-# Variables of ours that are no settings: of a server's process, and of the panel's look.
-_NOT_SETTINGS = {"SPECPANEL_SERVER_ID", "SPECPANEL_THEME", "SPECPANEL_CHARTS"}
+# Variables of ours that are no settings: of a server's process, of the panel's look.
+_NOT_SETTINGS = {
+    *("SPECPANEL_SERVER_ID", "SPECPANEL_THEME", "SPECPANEL_CHARTS"),
+    "SPECPANEL_GUIDELLM",  # where that program is
+}
 
 
 @dataclass(frozen=True, slots=True)

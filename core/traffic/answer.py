@@ -172,17 +172,24 @@ class Answer:
             self.completion_tokens = self.completion_tokens if completion is None else completion
 
     def _take_metrics(self, metrics: object) -> None:
-        steps = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
-        if not isinstance(steps, dict):
-            return
-        drafted, accepted = (
-            _counts(steps.get("per_step_drafted")),
-            _counts(steps.get("per_step_accepted")),
-        )
-        if drafted is None or accepted is None or len(drafted) != len(accepted):
-            return
-        if all(kept <= offered for kept, offered in zip(accepted, drafted, strict=True)):
-            self.drafted, self.accepted = drafted, accepted
+        steps = steps_in(metrics)
+        if steps is not None:
+            self.drafted, self.accepted = steps
+
+
+def steps_in(metrics: object) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Tokens drafted and accepted in each step, from the ``metrics`` of an answer; None where not told."""
+    steps = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
+    if not isinstance(steps, dict):
+        return None
+    drafted, accepted = (
+        _counts(steps.get("per_step_drafted")),
+        _counts(steps.get("per_step_accepted")),
+    )
+    if drafted is None or accepted is None or len(drafted) != len(accepted):
+        return None
+    possible = all(kept <= offered for kept, offered in zip(accepted, drafted, strict=True))
+    return (drafted, accepted) if possible else None
 
 
 def _text(value: object) -> str | None:
