@@ -71,6 +71,15 @@ def session_members(pid: int | None, mark: str | None) -> list[int]:
     return sorted((p for p in in_session if not _is_zombie(p)), key=lambda p: (p != pid, p))
 
 
+def listens(pid: int, port: int) -> bool:
+    """Whether the process accepts connections at a TCP port of that number."""
+    try:
+        found = psutil.Process(pid).net_connections(kind="tcp")
+    except (psutil.Error, OSError):
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in found)
+
+
 def find_by_id(server_id: str) -> int | None:
     """The oldest living process that carries the id: for a state file that never learnt its pid."""
     own = os.getpid()

@@ -66,6 +66,14 @@ def _pieces(line: bytes) -> Iterator[bytes]:
         yield line[start : start + _LONGEST_LINE]
 
 
+def is_full(path: Path) -> bool:
+    """Whether the disk that holds the file has no room left for us."""
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
+
+
 def tail(path: Path, most_bytes: int = 1 << 19) -> list[bytes]:
     """The last lines of a file, from at most ``most_bytes`` of it."""
     try:

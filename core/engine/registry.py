@@ -6,6 +6,7 @@ even a panel killed between the two leaves no server that nobody knows of.
 
 import os
 import re
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from specpanel.core.settings.paths import servers_folder
 from specpanel.core.settings.profile import Profile
 
 SCHEMA_VERSION = 1
+_ROOM_BYTES = 8192  # more than a state file has
 
 
 class ServerRecord(BaseModel):
@@ -96,10 +98,29 @@ def save(record: ServerRecord) -> None:
             file.write(record.model_dump_json(indent=2) + "\n")
         os.replace(partial, path)
     except OSError as error:
-        raise ConfigurationError(
-            f"the state file {path} cannot be written: {error.strerror or error}",
-            "Without it nobody could find the server again: set XDG_STATE_HOME to another folder.",
-        ) from error
+        raise _unwritable(f"the state file {path}", error) from error
+
+
+def require_folder() -> None:
+    """Refuse, before anything slow is done, where no state file could be written.
+
+    Raises:
+        ConfigurationError: its folder cannot be made or written, or its disk is full.
+    """
+    folder = servers_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(bytes(_ROOM_BYTES))
+    except OSError as error:
+        raise _unwritable(f"a state file in {folder}", error) from error
+
+
+def _unwritable(what: str, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{what} cannot be written: {error.strerror or error}",
+        "Without it nobody could find the server again: set XDG_STATE_HOME to another folder.",
+    )
 
 
 def forget(record: ServerRecord) -> None:

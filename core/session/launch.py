@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from specpanel.core.engine import registry
+from specpanel.core.engine import identity, registry
 from specpanel.core.engine.chosen import ChosenReader
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import Command, redacted_argv
 from specpanel.core.engine.failures import Failure, diagnose
-from specpanel.core.engine.logfile import LogFollower, tail
+from specpanel.core.engine.logfile import LogFollower, is_full, tail
 from specpanel.core.engine.logline import parse_line
 from specpanel.core.engine.phases import Phase, PhaseTracker
 from specpanel.core.engine.process import (
@@ -34,6 +34,8 @@ from specpanel.core.settings.profile import Profile
 _POLL_S = 0.25
 _HEALTH_EVERY_S = 1.0
 _ENGINE_READY = (Phase.HTTP, Phase.READY)
+# A log without news for so long may be one that cannot grow, or that is kept quiet on purpose.
+_QUIET_S = 5.0
 
 
 class VllmEndedError(LaunchError):
@@ -79,6 +81,7 @@ class Launch:
         self._follower: LogFollower | None = None
         self._progress_s = self.started_s
         self._warned = False
+        self._told_full = False
 
     @property
     def record(self) -> ServerRecord:
@@ -140,7 +143,7 @@ class Launch:
                 if interrupted.is_set():
                     raise InterruptedRunError
                 now = time.monotonic()
-                if self.tracker.current in _ENGINE_READY and now - asked_s >= _HEALTH_EVERY_S:
+                if now - asked_s >= _HEALTH_EVERY_S and self._may_serve(now):
                     asked_s = now
                     if (await client.health()).well:
                         break
@@ -151,6 +154,19 @@ class Launch:
         took_s = time.monotonic() - self.started_s
         self._listener(Ready(self.record.url, took_s))
         return took_s
+
+    def _may_serve(self, now: float) -> bool:
+        """Whether asking makes sense: by its log, or, where that is silent, because it listens itself.
+
+        Without either, what answers at the port may be another server.
+        """
+        if self.tracker.current in _ENGINE_READY:
+            return True
+        if now - self._progress_s < _QUIET_S:
+            return False
+        record = self.record
+        members = identity.session_members(record.pid, record.start_mark)
+        return any(identity.listens(pid, record.port) for pid in members)
 
     def read_log(self) -> None:
         """Take what the log gained since the last call."""
@@ -183,6 +199,14 @@ class Launch:
     def _check_silence(self, now: float) -> None:
         limit = self.profile.engine.start_silence_s
         silent = now - self._progress_s
+        if silent >= _QUIET_S and not self._told_full and is_full(self.record.log):
+            self._told_full = True
+            self._listener(
+                Note(
+                    f"the disk of {self.record.log} is full: what vLLM writes from here on is lost; "
+                    "the start goes on"
+                )
+            )
         if silent >= limit:
             raise LaunchError(
                 f"the start wrote nothing for {silent:.0f} s in the phase {self.tracker.current}; "

@@ -16,7 +16,7 @@ from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
-from specpanel.core.engine.registry import table_without_secrets
+from specpanel.core.engine.registry import require_folder, table_without_secrets
 from specpanel.core.errors import RecordingError, SpecpanelError, TrafficError
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.frame import Frame, TrafficSample
@@ -140,6 +140,7 @@ class Session:
 
     async def _preflight(self) -> tuple[Profile, InterpreterFacts]:
         """The profile with its models in place, and what will run it. Starts no server."""
+        require_folder()
         python = resolve_python(self.plan.profile.engine.python)
         facts = await asyncio.to_thread(probe_interpreter, python)
         self._version = facts.vllm_version

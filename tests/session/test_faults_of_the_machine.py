@@ -121,6 +121,27 @@ def test_a_log_that_cannot_grow_costs_neither_run_nor_result(bench: Workbench) -
     bench.assert_nothing_left()
 
 
+def test_a_server_whose_log_stays_empty_is_ready_once_it_answers(bench: Workbench) -> None:
+    """As with a full disk under the log, or with VLLM_LOGGING_LEVEL=ERROR: the log tells no phase."""
+    panel = bench.run("--requests", "2", "--no-record", script={"mute": True})
+    assert panel.end() == 0, panel.err
+    assert panel.summary["legs"][0]["requests"] == 2
+    bench.assert_nothing_left()
+
+
+def test_a_run_without_a_place_for_its_state_file_ends_before_anything_is_asked(
+    bench: Workbench,
+) -> None:
+    in_the_way = bench.folder / "file"
+    in_the_way.touch()
+    given = {"XDG_STATE_HOME": str(in_the_way / "below")}
+    panel = bench.run("--no-record", script={}, environment=given)
+    assert panel.end() == 2
+    assert "a state file in" in panel.err
+    assert "XDG_STATE_HOME" in panel.err
+    assert not panel.of_kind("finding"), "nothing was looked at before"
+
+
 def test_two_panels_over_one_server_see_the_same_and_stop_it_once(bench: Workbench) -> None:
     write_profile(bench.profile())
     kept = bench.start("run", "bench", "--json", "--keep-running", "--requests", "2")

@@ -212,6 +212,25 @@ class Workbench:
         """``specpanel run --json`` with the misbehaving server, four short requests."""
         return self.start("run", *self.flags(), *more, script=script, **kwargs)
 
+    def serve(
+        self,
+        *flags: str,
+        script: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> tuple[Panel, str]:
+        """The misbehaving server itself, started by nobody of ours; its process, and its address once up."""
+        port = str(free_port())
+        begin = f"import os, sys; os.execv({str(FAKE_PYTHON)!r}, ['python', '-m', *sys.argv[1:]])"
+        server = self.start(
+            *("vllm.entrypoints.openai.api_server", "--model", str(self.model), "--port", port),
+            *flags,
+            script=script,
+            environment=environment,
+            program=("-c", begin),
+        )
+        wait_for(lambda: "startup complete" in server.out, "the start of the server")
+        return server, f"http://127.0.0.1:{port}"
+
     def flags(self) -> Sequence[str]:
         settings = {
             "traffic.warmup": 1,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm.counting import Counters
+from vllm.developer import Developer
 from vllm.script import Script
 
 _VOCABULARY = 49_000
@@ -27,6 +28,7 @@ class Serving:
     per_step: bool  # --per-request-spec-decode-metrics detailed
     counters: Counters
     engine_pid: int
+    developer: Developer | None = None  # VLLM_SERVER_DEV_MODE
     engine_dead: bool = False
     _scrapes: Iterator[int] = field(default_factory=count)
     _requests: Iterator[int] = field(default_factory=count)
@@ -96,6 +98,8 @@ class Answer:
         sent = 0
         while sent < self._wanted:
             time.sleep(step_s)
+            if self._serving.developer is not None:
+                self._serving.developer.going.wait()  # frozen while it is paused, as mode "keep" has it
             new = 1
             if sent == 0:
                 first_s = time.monotonic()

@@ -24,6 +24,7 @@ class Script:
     gate: str | None = None
     chatter_after: str | None = None
     chatter_s: float = 0.0
+    mute: bool = False  # nothing it writes reaches its log, as on a full disk
     health_gate: str | None = None  # /health answers 503 until this file exists
     # Processes.
     hang_on_sigterm: bool = False
@@ -43,6 +44,12 @@ class Script:
     fall_s: float = (
         0.0  # from EngineCore's end to the server's; requests and /health fail meanwhile
     )
+    # Developer routes: how a call to its workers goes wrong, and at which (words of methods' names);
+    # "late" does it and answers 500 all the same.
+    rpc: Literal["ok", "500", "garbage", "list", "hang", "die", "late"] = "ok"
+    rpc_at: str = "commit"
+    pause: Literal["ok", "500"] = "ok"
+    resume: Literal["ok", "500", "hang"] = "ok"
     # What it says where it can choose: its name among the models and labels, and the text of an error 500.
     name: str | None = None
     error: str = "said by the server"

@@ -7,8 +7,10 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from vllm.answering import Answer, Serving, prompt_ids
+from vllm.developer import ROUTES
 from vllm.writing import bare
 
 
@@ -46,12 +48,17 @@ class Handler(BaseHTTPRequestHandler):
             self._json(200, {"object": "list", "data": [entry]})
         elif self.path == "/metrics":
             self._metrics()
+        elif self.path.startswith("/is_") and self._is_for_developers():
+            self._developed({})
         else:
             self._json(404, {"detail": "Not Found"})
 
     def do_POST(self) -> None:
         serving = self.server.serving
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if self._is_for_developers():
+            self._developed(body)
+            return
         if self.path == "/tokenize":
             self._json(200, {"tokens": prompt_ids(body), "count": len(prompt_ids(body))})
             return
@@ -83,6 +90,14 @@ class Handler(BaseHTTPRequestHandler):
         status = getattr(code, "value", code)
         if self.command == "POST" or status != 200:
             bare(f'INFO:     {host}:{port} - "{self.command} {self.path} HTTP/1.1" {status}')
+
+    def _is_for_developers(self) -> bool:
+        return self.server.serving.developer is not None and urlsplit(self.path).path in ROUTES
+
+    def _developed(self, body: dict[str, Any]) -> None:
+        developer = self.server.serving.developer
+        assert developer is not None
+        self._json(*developer.answer(self.path, body))
 
     # -- answers ----------------------------------------------------------------------------
 
@@ -141,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         choice = {"text": "", "logprobs": {"top_logprobs": [listed]}, "finish_reason": "length"}
         self._json(200, {"object": "text_completion", "choices": [choice]})
 
-    def _json(self, status: int, content: dict[str, Any]) -> None:
+    def _json(self, status: int, content: Any) -> None:
         self._answer(status, json.dumps(content).encode(), "application/json")
 
     def _answer(self, status: int, body: bytes, kind: str) -> None:

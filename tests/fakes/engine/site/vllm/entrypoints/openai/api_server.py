@@ -11,6 +11,8 @@ from typing import Any
 
 from vllm.answering import Serving
 from vllm.counting import Counters
+from vllm.developer import Developer
+from vllm.drafter import Worker
 from vllm.engine import Engine, ignore_sigterm, launch
 from vllm.script import Script
 from vllm.serving import Server
@@ -20,7 +22,7 @@ from vllm.writing import bare, flood, record, traceback
 _VALUES = (
     *("--model", "--served-model-name", "--dtype", "--host", "--speculative-config"),
     *("--quantization", "--attention-backend", "--kv-cache-dtype", "--attention-config"),
-    *("--per-request-spec-decode-metrics", "--custom-histogram-buckets"),
+    *("--per-request-spec-decode-metrics", "--custom-histogram-buckets", "--worker-extension-cls"),
 )
 _NUMBERS = ("--port", "--max-model-len", "--max-num-seqs", "--block-size", "--tensor-parallel-size")
 _SWITCHES = ("--enforce-eager", "--trust-remote-code", "--enable-per-request-metrics")
@@ -28,6 +30,8 @@ _SWITCHES = ("--enforce-eager", "--trust-remote-code", "--enable-per-request-met
 
 def main() -> None:
     script = Script.read()
+    if script.mute:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     args = _arguments()
     start = Start(script, args)
     signal.signal(signal.SIGTERM, ignore_sigterm if script.hang_on_sigterm else _end_early)
@@ -85,7 +89,16 @@ def _serving(script: Script, args: dict[str, Any], engine: Engine) -> Serving:
     buckets = args["custom_histogram_buckets"] or {}
     per_step = args["per_request_spec_decode_metrics"] == "detailed"
     counters = Counters(model, draft_tokens, buckets)
-    return Serving(script, model, draft_tokens, per_step, counters, engine.pid)
+    return Serving(
+        *(script, model, draft_tokens, per_step, counters, engine.pid), _developer(script, args)
+    )
+
+
+def _developer(script: Script, args: dict[str, Any]) -> Developer | None:
+    if os.environ.get("VLLM_SERVER_DEV_MODE") != "1":
+        return None
+    drafter = (args["speculative_config"] or {}).get("model", "/drafters/old")
+    return Developer(script, args["worker_extension_cls"] is not None, Worker(0, drafter))
 
 
 def _end_early(*_: object) -> None:
