@@ -5,10 +5,14 @@ import socket
 import ssl
 from collections.abc import Iterator
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.printable import one_line
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def server_root(text: str) -> str:
@@ -63,6 +67,16 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+async def body_of(answer: "httpx.Response", most_bytes: int) -> bytes:
+    """The body of an answer that is being streamed, as much of it as ``most_bytes``."""
+    body = b""
+    async for received in answer.aiter_bytes():
+        body += received
+        if len(body) > most_bytes:
+            break
+    return body[:most_bytes]
 
 
 def failure_reason(error: Exception) -> str:

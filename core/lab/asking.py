@@ -1,5 +1,7 @@
 """What experiments ask a vLLM server besides answers: token ids of a prompt, likelihoods of a next token."""
 
+import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +10,10 @@ import httpx
 from specpanel.core.errors import ServerUnreachableError
 from specpanel.core.printable import one_line
 from specpanel.core.traffic.records import Prompt
-from specpanel.core.web import failure_reason
+from specpanel.core.web import body_of, failure_reason
 
 _DEADLINE_S = 60.0
+_MOST_BYTES = 16 << 20
 LISTED = 10  # likeliest tokens that are asked for
 _ID_PREFIX = "token_id:"
 
@@ -63,14 +66,24 @@ async def next_logprobs(url: str, model: str, context: Sequence[int]) -> dict[in
 
 async def _post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client:
-            answer = await client.post(path, json=body)
-            found = answer.json() if answer.status_code == 200 else None
-    except (httpx.HTTPError, ValueError) as error:
-        reason = failure_reason(error) if isinstance(error, httpx.HTTPError) else "no JSON"
+        async with (
+            asyncio.timeout(_DEADLINE_S),
+            httpx.AsyncClient(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client,
+            client.stream("POST", path, json=body) as answer,
+        ):
+            text = (await body_of(answer, _MOST_BYTES)).decode("utf-8", "replace")
+    except (TimeoutError, httpx.HTTPError) as error:
+        late = isinstance(error, TimeoutError)
+        reason = f"silent for {_DEADLINE_S:g} s" if late else failure_reason(error)
         raise ServerUnreachableError(f"{url}/{path} gives no answer ({reason})") from None
-    if not isinstance(found, dict):
+    if answer.status_code != 200:
         raise ServerUnreachableError(
-            f"{url}/{path} refuses: HTTP {answer.status_code} {one_line(answer.text, 120)}"
+            f"{url}/{path} refuses: HTTP {answer.status_code} {one_line(text, 120)}"
         )
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ServerUnreachableError(f"{url}/{path} gives no answer (no JSON)")
     return found

@@ -21,7 +21,7 @@ from specpanel.core.traffic.address import (
 from specpanel.core.traffic.answer import Answer, read_object
 from specpanel.core.traffic.events import EventStream, EventTooLargeError
 from specpanel.core.traffic.records import Prompt, RequestRecord
-from specpanel.core.web import failure_reason, is_loopback
+from specpanel.core.web import body_of, failure_reason, is_loopback
 
 LOOK_TIMEOUT_S = 10.0
 # How long the end of an exchange may take after the answer's end, so that its connection can be used again.
@@ -202,7 +202,10 @@ class Endpoint:
             async with self._client.stream("POST", "v1/chat/completions", json=body) as response:
                 if response.status_code != 200:
                     raise _NoAnswerError(
-                        refusal(response.status_code, await _read(response)), response.status_code
+                        refusal(
+                            response.status_code, await body_of(response, PLAIN_BODY_LIMIT_BYTES)
+                        ),
+                        response.status_code,
                     )
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if kind != "text/event-stream":
@@ -262,7 +265,7 @@ class Endpoint:
                 asyncio.timeout(LOOK_TIMEOUT_S),
                 self._client.stream("GET", path) as response,
             ):
-                body = await _read(response)
+                body = await body_of(response, PLAIN_BODY_LIMIT_BYTES)
                 return response.status_code, read_object(body.decode("utf-8", errors="replace"))
         except (TimeoutError, httpx.HTTPError) as error:
             timed_out = isinstance(error, TimeoutError)
@@ -321,16 +324,6 @@ async def _take_events(chunks: AsyncIterator[bytes], answer: Answer) -> None:
     answer.end_s = time.monotonic()
     for event in events.end():
         answer.take(event, answer.end_s)
-
-
-async def _read(response: httpx.Response) -> bytes:
-    """The body, up to 1 MiB."""
-    body = b""
-    async for received in response.aiter_bytes():
-        body += received
-        if len(body) > PLAIN_BODY_LIMIT_BYTES:
-            break
-    return body[:PLAIN_BODY_LIMIT_BYTES]
 
 
 def _plus(value_ms: float | None, waited_ms: float | None) -> float | None:

@@ -7,8 +7,9 @@ values of the old drafter.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,25 @@ import httpx
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError, SpecpanelError
 from specpanel.core.printable import one_line
 from specpanel.core.training.resume_guard import resume_guard
-from specpanel.core.web import failure_reason, is_loopback, server_root
+from specpanel.core.web import body_of, failure_reason, is_loopback, server_root
 
 _DEADLINE_S = 120.0  # reading and checking a checkpoint of a large drafter
 _PAUSE_S = 30.0
+_COPY_S = 20.0  # one call within the pause, in which nobody is answered
 _RESUME_S = 5.0
 _RESUME_TRIES = 3
+_MOST_ANSWER_BYTES = 4 << 20
 _NOT_SWAPPABLE = "Start it with --set engine.swappable=true."
+_UNKNOWN = "Answers stay right, but what drafts is not known: restart the server."
+# What an answer of a worker that went well must tell, by the method that was called.
+_TOLD: dict[str, dict[str, type]] = {
+    "specpanel_drafter_status": dict.fromkeys(("drafter", "method", "folder", "fingerprint"), str),
+    "specpanel_prepare_drafter": {
+        **dict.fromkeys(("digest", "live_fingerprint", "fingerprint"), str),
+        "parameter_bytes": int,
+        "shared": list,
+    },
+}
 
 Found = TypeVar("Found")
 
@@ -42,6 +55,10 @@ class SwapError(SpecpanelError):
 
 class NotSwappableError(SwapError):
     """The server lets nobody replace its drafter."""
+
+
+class _NobodyListensError(ServerUnreachableError):
+    """The server has ended: not even a connection is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +164,11 @@ class DrafterSwap:
         paused_s = await _to_its_end(self._exchange(str(first["digest"])))
         now = await self.status()
         if now.fingerprint != first["fingerprint"]:
-            await self.undo()
+            if now.fingerprint != first["live_fingerprint"]:
+                await self.undo()
             raise SwapError(
-                f"{self.url} drafts with other weights than those that were checked; the old ones were put "
-                "back",
+                f"{self.url} does not draft with the weights that were checked, though it said so; the old "
+                "ones draft",
                 "Report this with the server's log.",
             )
         return Swapped(
@@ -186,10 +204,10 @@ class DrafterSwap:
         if bad is not None or len({answer["digest"] for answer in answers}) != 1:
             await self.forget()
             reason = (
-                bad["reason"] if bad else "the workers read different files: it is being written"
+                _reason(bad) if bad else "the workers read different files: it is being written"
             )
             raise CheckpointRefusedError(
-                f"{folder} cannot replace the running drafter: {one_line(str(reason), 400).rstrip('.')}",
+                f"{folder} cannot replace the running drafter: {reason}",
                 "The running drafter is untouched. A checkpoint of another shape needs a server of its own.",
             )
         return answers
@@ -197,27 +215,48 @@ class DrafterSwap:
     async def _exchange(self, digest: str) -> float:
         """Commit on every worker within one pause; seconds that it lasted."""
         async with self._paused():
-            answers = await self._call("specpanel_commit_drafter", digest)
-            bad = next((answer for answer in answers if not answer["ok"]), None)
-            if bad is not None:
-                await self._back_on_every_worker()
-                raise SwapError(
-                    f"the copy failed on worker {bad['rank']} of {self.url} "
-                    f"({one_line(str(bad['reason']), 300).rstrip('.')}); the old drafter was put back"
-                )
+            reason = await self._reason_of_no_commit(digest)
+            if reason is not None:
+                await self._back_on_every_worker(f"the copy failed ({reason}), and ")
+                raise SwapError(f"the copy failed ({reason}); the old drafter was put back")
         return self._paused_s
+
+    async def _reason_of_no_commit(self, digest: str) -> str | None:
+        """Why not every worker has committed, None where all have.
+
+        Raises:
+            ServerUnreachableError: the server has ended.
+        """
+        try:
+            answers = await self._call("specpanel_commit_drafter", digest, timeout_s=_COPY_S)
+        except _NobodyListensError:
+            raise
+        except SpecpanelError as error:
+            return error.message
+        bad = next((answer for answer in answers if not answer["ok"]), None)
+        if bad is None:
+            return None
+        return f"worker {bad['rank']} of {self.url}: {_reason(bad)}"
 
     async def _undone(self) -> list[dict[str, Any]]:
         async with self._paused():
             return await self._back_on_every_worker()
 
-    async def _back_on_every_worker(self) -> list[dict[str, Any]]:
-        answers = await self._call("specpanel_undo_drafter")
+    async def _back_on_every_worker(self, before: str = "") -> list[dict[str, Any]]:
+        """Undo everywhere. ``before`` begins the sentence where that fails."""
+        try:
+            answers = await self._call("specpanel_undo_drafter", timeout_s=_COPY_S)
+        except _NobodyListensError:
+            raise
+        except SpecpanelError as error:
+            raise SwapError(
+                f"{before}the old drafter could not be brought back ({error.message})", _UNKNOWN
+            ) from None
         if bad := next((answer for answer in answers if not answer["ok"]), None):
             raise SwapError(
-                f"worker {bad['rank']} of {self.url} could not bring the old drafter back "
-                f"({one_line(str(bad['reason']), 300).rstrip('.')})",
-                "Answers stay right, but what drafts is not known: restart the server.",
+                f"{before}worker {bad['rank']} of {self.url} could not bring the old drafter back "
+                f"({_reason(bad)})",
+                _UNKNOWN,
             )
         return answers
 
@@ -227,17 +266,29 @@ class DrafterSwap:
         async with resume_guard(self.url):
             began_s = time.monotonic()
             try:
-                await self._post("/pause?mode=keep", timeout_s=_PAUSE_S)
+                await self._pause()
                 yield
             finally:
                 await self._resume()
                 self._paused_s = time.monotonic() - began_s
+
+    async def _pause(self) -> None:
+        try:
+            await self._post("/pause?mode=keep", timeout_s=_PAUSE_S)
+        except SwapError as error:
+            raise type(error)(f"{error.message}; nothing was replaced", error.fix) from None
 
     async def _resume(self) -> None:
         error: SpecpanelError | None = None
         for _ in range(_RESUME_TRIES):
             try:
                 await self._post("/resume", timeout_s=_RESUME_S)
+            except _NobodyListensError:
+                raise ServerUnreachableError(
+                    f"the server at {self.url} ended while its drafter was being replaced; what it had "
+                    "paused ended with it",
+                    "Look at its log, and start it again.",
+                ) from None
             except SpecpanelError as failure:
                 error = failure
             else:
@@ -249,33 +300,51 @@ class DrafterSwap:
 
     # -- HTTP -------------------------------------------------------------------------------
 
-    async def _call(self, method: str, *arguments: str) -> list[dict[str, Any]]:
+    async def _call(
+        self, method: str, *arguments: str, timeout_s: float = _DEADLINE_S
+    ) -> list[dict[str, Any]]:
         """What every worker answers to ``method``."""
-        found = await self._post("/collective_rpc", {"method": method, "args": list(arguments)})
+        body = {"method": method, "args": list(arguments)}
+        found = await self._post("/collective_rpc", body, timeout_s=timeout_s)
         results = found.get("results")
-        if not isinstance(results, list) or not results or not all(map(_is_answer, results)):
+        if not isinstance(results, list) or not results or not all(_are_answers(method, results)):
             raise SwapError(f"{self.url} answers a call to its workers with something unknown")
         return results
 
     async def _post(
         self, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = _DEADLINE_S
     ) -> dict[str, Any]:
+        """The object that is answered; an empty one where it is none.
+
+        Raises:
+            SpecpanelError: it is refused, or no whole answer comes in time.
+        """
         try:
-            answer = await self._http.post(path, json=body, timeout=timeout_s)
-        except httpx.HTTPError as error:
-            reason = failure_reason(error)
-            raise ServerUnreachableError(f"{self.url}{path} gives no answer ({reason})") from None
+            async with (
+                asyncio.timeout(timeout_s),
+                self._http.stream("POST", path, json=body) as answer,
+            ):
+                text = await body_of(answer, _MOST_ANSWER_BYTES)
+        except httpx.ConnectError as error:
+            raise _NobodyListensError(self._no_answer(path, failure_reason(error))) from None
+        except (TimeoutError, httpx.HTTPError) as error:
+            late = isinstance(error, TimeoutError)
+            reason = f"silent for {timeout_s:g} s" if late else failure_reason(error)
+            raise ServerUnreachableError(self._no_answer(path, reason)) from None
         if answer.status_code != 200:
-            raise self._refusal(path, answer)
+            raise self._refusal(path, answer.status_code, text)
         try:
-            found = answer.json()
-        except ValueError:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
             found = None
         return found if isinstance(found, dict) else {}
 
-    def _refusal(self, path: str, answer: httpx.Response) -> SpecpanelError:
-        text = one_line(answer.text, 160)
-        if answer.status_code == 404:
+    def _no_answer(self, path: str, reason: str) -> str:
+        return f"{self.url}{path} gives no answer ({reason})"
+
+    def _refusal(self, path: str, status: int, body: bytes) -> SpecpanelError:
+        text = one_line(body.decode("utf-8", "replace"), 160)
+        if status == 404:
             return NotSwappableError(
                 f"{self.url} has no developer routes, so its drafter cannot be replaced",
                 _NOT_SWAPPABLE,
@@ -284,18 +353,26 @@ class DrafterSwap:
             return NotSwappableError(
                 f"{self.url} was started without what replaces a drafter", _NOT_SWAPPABLE
             )
-        return SwapError(f"{self.url}{path} answers {answer.status_code}: {text}")
+        return SwapError(f"{self.url}{path} answers {status}: {text}")
 
 
-def _is_answer(result: object) -> bool:
-    return isinstance(result, dict) and isinstance(result.get("ok"), bool) and "rank" in result
+def _are_answers(method: str, results: list[Any]) -> Iterator[bool]:
+    """Of each result, whether a worker can have answered it to ``method``."""
+    for result in results:
+        whole = isinstance(result, dict) and isinstance(result.get("ok"), bool) and "rank" in result
+        told = _TOLD.get(method, {}).items() if whole and result["ok"] else ()
+        yield whole and all(isinstance(result.get(name), kind) for name, kind in told)
+
+
+def _reason(answer: dict[str, Any]) -> str:
+    """Why a worker could not, in one line."""
+    return one_line(str(answer.get("reason")), 300).rstrip(".")
 
 
 def _require(answers: list[dict[str, Any]], url: str) -> None:
     for answer in answers:
         if not answer["ok"]:
-            reason = one_line(str(answer.get("reason")), 300).rstrip(".")
-            raise SwapError(f"{url} cannot replace its drafter: {reason}")
+            raise SwapError(f"{url} cannot replace its drafter: {_reason(answer)}")
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Found]) -> Found:
