@@ -48,21 +48,23 @@ def sweep(bench: Workbench, *more: str | Path, way: str = "") -> Panel:
 def test_a_sweep_puts_acceptance_beside_the_latencies_of_each_load_and_keeps_both(
     bench: Workbench,
 ) -> None:
-    panel = sweep(bench, profile(bench), "--loads", "1,4", "-n", "6")
+    panel = sweep(bench, profile(bench), "--loads", "1,4", "-n", "7")
     assert panel.end() == 0, panel.err
     [ended] = panel.of_kind("result")
     points = ended["result"]["points"]
     assert [point["concurrency"] for point in points] == [1, 4]
-    for point in points:
+    for point, asked in zip(points, (7, 8), strict=True):  # whole rounds
         # Answers of 12 tokens: the first alone, then drafts with 4, 0, 2 and 1 accepted tokens.
         assert point["acceptance_length"] == pytest.approx(2.75)
         assert point["counted_length"] == pytest.approx(2.75)
         between = point["acceptance_length_interval"]
         assert between["low"] <= 2.75 <= between["high"]
-        assert (point["requests"], point["errored"]) == (6, 0)
+        assert (point["requests"], point["errored"]) == (asked, 0)
         assert point["acceptance_source"] == "requests"
-        assert (point["drafts"], point["accepted_tokens"]) == (24, 42)
-        assert point["counted_tokens"] == 72, "what was sent before the first load is not in it"
+        assert (point["drafts"], point["accepted_tokens"]) == (4 * asked, 7 * asked)
+        assert point["counted_tokens"] == 12 * asked, (
+            "what was sent before the first load is not in it"
+        )
         assert 0 < point["itl_p50_ms"] < point["tpot_p50_ms"]
         assert point["output_tokens_per_s"] > 0
     assert not any("the counters hold" in note for note in ended["result"]["notes"])
@@ -74,7 +76,7 @@ def test_a_sweep_puts_acceptance_beside_the_latencies_of_each_load_and_keeps_bot
         rows = list(store.measurements(kept.id))
         page, table, marked = (exported(store, kept, form) for form in ("html", "csv", "markdown"))
     assert (kept.kind, kept.state, kept.result) == ("guidellm", "done", ended["result"])
-    assert [row["concurrency"] for row in rows] == [1] * 6 + [4] * 6
+    assert [row["concurrency"] for row in rows] == [1] * 7 + [4] * 8
     assert all(row["accepted"] == [4, 0, 2, 1] and row["prompt_kind"] != "own" for row in rows)
     assert "AL 2.75" in experiment_line(kept)
     shown = experiment_text(kept)
@@ -83,7 +85,7 @@ def test_a_sweep_puts_acceptance_beside_the_latencies_of_each_load_and_keeps_bot
     assert max(map(len, shown.splitlines()[head - 1 : head + 3])) <= 80
     assert "Acceptance length by load" in page
     assert "<svg" in page
-    assert len(list(csv.DictReader(io.StringIO(table)))) == 12
+    assert len(list(csv.DictReader(io.StringIO(table)))) == 15
     assert "counted\\_length" in marked
 
 
