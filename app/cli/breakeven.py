@@ -56,7 +56,8 @@ def breakeven(
     assignments: options.Assignments = None,
     as_json: options.Json = False,
 ) -> None:
-    from specpanel.core.lab.breakeven import Breakeven, BreakevenPlan
+    from specpanel.core.lab.breakeven import Breakeven
+    from specpanel.core.lab.breakeven_plan import BreakevenPlan
     from specpanel.core.lab.synthetic import SyntheticBreakeven
 
     flags = {"--prompts": prompts, "--python": python, "--port": port}

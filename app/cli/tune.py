@@ -103,7 +103,8 @@ def _curve(
 ) -> tuple[str, Any]:
     """A break-even with this drafter: the one that is named, or a new one."""
     from specpanel.core.errors import ConfigurationError
-    from specpanel.core.lab.breakeven import Breakeven, BreakevenPlan
+    from specpanel.core.lab.breakeven import Breakeven
+    from specpanel.core.lab.breakeven_plan import BreakevenPlan
     from specpanel.core.lab.store import Store
     from specpanel.core.lab.tuning import with_k
 

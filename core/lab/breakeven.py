@@ -6,24 +6,34 @@ machine hits all alike. A second one, with the profile's own drafter, tells what
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specpanel.core.errors import ConfigurationError
-from specpanel.core.lab.arms import Arm, launch_fingerprint
+from specpanel.core.lab.arms import Arm
 from specpanel.core.lab.blocks import Cell, Tally, warmup_prompts
-from specpanel.core.lab.curve import BreakevenFound, RealPoint, StepPoint, breakeven_conclusion
+from specpanel.core.lab.breakeven_plan import (
+    BreakevenPlan,
+    found_so_far,
+    pooled,
+    step_points,
+    window,
+)
+from specpanel.core.lab.curve import (
+    BreakevenFound,
+    RealPoint,
+    StepPoint,
+    breakeven_conclusion,
+    breakeven_table,
+)
 from specpanel.core.lab.events import LabListener, PointMeasured
 from specpanel.core.lab.experiment import Ledger
 from specpanel.core.lab.pricing import Pricing
 from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving, side_by_side
 from specpanel.core.session.events import Note
-from specpanel.core.settings.profile import Profile, Traffic
 from specpanel.core.speculation.acceptance import step_acceptance
-from specpanel.core.speculation.breakeven import Required, expected_length, holdouts
 from specpanel.core.speculation.contrast import (
     LENGTH,
     STEP,
@@ -33,26 +43,9 @@ from specpanel.core.speculation.contrast import (
     Sums,
     contrast,
 )
-from specpanel.core.traffic.records import Prompt, RequestRecord
+from specpanel.core.traffic.records import RequestRecord
 
-_FEWEST_TEXTS = 16
 _ALWAYS = 0.95  # of its steps: a drafter that drafts in every one
-
-
-@dataclass(frozen=True, slots=True)
-class BreakevenPlan:
-    """What to price. ``rate`` is the chance that a draft token is accepted; step times hang little on it.
-
-    ``blocks`` are measured at each load, each with every K in turn.
-    """
-
-    profile: Profile
-    prompts: tuple[Prompt, ...]
-    loads: tuple[int, ...] = (1, 2, 4, 8)
-    ks: tuple[int, ...] = (2, 4, 8)
-    rate: float = 0.7
-    blocks: int = 6
-    with_drafter: bool = True
 
 
 @dataclass(slots=True)
@@ -86,17 +79,7 @@ class Breakeven:
         )
 
     def settings(self) -> dict[str, Any]:
-        plan = self.plan_
-        return {
-            "loads": plan.loads,
-            "ks": plan.ks,
-            "rate": plan.rate,
-            "blocks": plan.blocks,
-            "with_drafter": self._measures_drafter,
-            "plain_launch": launch_fingerprint(plan.profile.without_drafter()),
-            "own_launch": launch_fingerprint(plan.profile),
-            "traffic": self._traffic(1).model_dump(mode="json"),
-        }
+        return self.plan_.settings(with_drafter=self._measures_drafter)
 
     @property
     def _measures_drafter(self) -> bool:
@@ -106,18 +89,9 @@ class Breakeven:
         )
 
     async def prepare(self, stop: Stop) -> Ready:
-        plan = self.plan_
-        if not plan.loads or not plan.ks or min(plan.loads) < 1 or min(plan.ks) < 1:
-            raise ConfigurationError("loads and K are whole numbers from 1 on")
-        need = max(_FEWEST_TEXTS, *plan.loads)
-        if len(plan.prompts) < max(plan.loads):
-            raise ConfigurationError(
-                f"{max(plan.loads)} at a time need as many prompts, and there are "
-                f"{len(plan.prompts)}"
-            )
-        self.plan_ = replace(plan, prompts=plan.prompts[:need])
+        plan = self.plan_ = self.plan_.with_needed_prompts()
         self._folder = tempfile.TemporaryDirectory(prefix="specpanel-breakeven-")
-        profile = plan.profile.model_copy(update={"traffic": self._traffic(max(plan.loads))})
+        profile = plan.profile.model_copy(update={"traffic": plan.traffic(max(plan.loads))})
         priced = Pricing(Path(self._folder.name)).profile(profile, max(plan.ks))
         arms = [Arm("chosen acceptance", priced)]
         if self._measures_drafter:
@@ -135,9 +109,6 @@ class Breakeven:
             )
         return self._ready[0]
 
-    def _traffic(self, concurrency: int) -> Traffic:
-        return priced_traffic(self.plan_.profile, concurrency)
-
     async def run(self, ledger: Ledger, stop: Stop) -> None:
         assert self._folder is not None
         pricing = Pricing(Path(self._folder.name))
@@ -152,7 +123,7 @@ class Breakeven:
                 self.tell(Note(f"{texts} greedy answers are recorded to draft from"))
                 for server in up[1:]:
                     first = warmup_prompts([self.plan_.prompts], 2)
-                    await server.send(first, self._traffic(2), stop)
+                    await server.send(first, self.plan_.traffic(2), stop)
                 for load in self.plan_.loads:
                     await self._at(load, up, pricing, ledger, stop)
         finally:
@@ -171,7 +142,7 @@ class Breakeven:
         settings: list[int | None] = [0, *self.plan_.ks, *([None] if len(up) > 1 else [])]
         tallies = {k: Tally() for k in settings}
         drafted: list[RequestRecord] = []
-        traffic = self._traffic(load)
+        traffic = self.plan_.traffic(load)
         for block in range(self.plan_.blocks):
             prompts = window(self.plan_.prompts, block * load, load)
             turn = block % len(settings)
@@ -236,7 +207,7 @@ class Breakeven:
         None for a drafter that leaves steps without a draft: its steps are no such steps.
         """
         k = self.plan_.profile.drafter.draft_tokens
-        total = _total(drafter)
+        total = pooled(drafter)
         if k not in self.plan_.ks or total.drafts < _ALWAYS * total.steps:
             return None
         return contrast(STEP_DIFFERENCE, tallies[k].whole(broken), drafter, seed=self.seed)
@@ -245,102 +216,18 @@ class Breakeven:
 
     def found(self) -> BreakevenFound | None:
         """What can be told so far; None before a load was measured whole."""
-        if not self._steps:
-            return None
-        points = [
-            Required(p.concurrency, p.k, p.required_length, p.required_interval)
-            for p in self._steps
-        ]
-        return BreakevenFound(
-            drafter=self.plan_.profile.drafter.method,
-            points=tuple(self._steps),
-            real=tuple(self._real),
-            holdouts=holdouts(points),
-            rate=self.plan_.rate,
-            max_tokens=self.plan_.profile.traffic.max_tokens,
-            elapsed_s=time.monotonic() - self._began_s,
-            notes=tuple(self._notes),
-        )
+        elapsed_s = time.monotonic() - self._began_s
+        return found_so_far(self.plan_, self._steps, self._real, self._notes, elapsed_s)
 
     def conclusion(self) -> str:
-        found = self.found()
-        return "nothing was measured" if found is None else breakeven_conclusion(found)
+        return breakeven_conclusion(self.found())
 
     def result(self) -> dict[str, Any] | None:
-        found = self.found()
-        if found is None:
-            return None
-        table = asdict(found)
-        for entry, holdout in zip(table["holdouts"], found.holdouts, strict=True):
-            entry["error"] = holdout.error
-        return table
-
-
-def priced_traffic(profile: Profile, concurrency: int) -> Traffic:
-    """Greedy answers that are all as long as may be, this many at a time."""
-    return profile.traffic.model_copy(
-        update={
-            "concurrency": concurrency,
-            "temperature": 0.0,
-            "ignore_eos": True,
-            "requests": None,
-            "duration_s": None,
-            "rate_per_s": None,
-        }
-    )
-
-
-def step_points(
-    load: int,
-    tallies: Mapping[int, Tally],
-    plan: BreakevenPlan,
-    broken: set[Cell],
-    seed: int,
-) -> tuple[list[StepPoint], list[str]]:
-    """What every K costs at a load, against K=0; and why one has no figure."""
-    plain = tallies[0].whole(broken)
-    points: list[StepPoint] = []
-    notes: list[str] = []
-    for k in plan.ks:
-        treated = tallies[k].whole(broken) if k in tallies else {}
-        found = contrast(STEP, plain, treated, seed=seed)
-        if found.value is None or found.a is None or found.b is None:
-            notes.append(f"K={k} at {load}: {found.absent}")
-            continue
-        points.append(
-            StepPoint(
-                concurrency=load,
-                k=k,
-                plain_step_ms=found.a,
-                step_ms=found.b,
-                required_length=found.value,
-                required_interval=found.interval,
-                chosen_length=expected_length(plan.rate, k),
-                measured_length=_length(treated),
-                groups=found.groups,
-            )
-        )
-    return points, notes
-
-
-def window(prompts: Sequence[Prompt], start: int, count: int) -> tuple[Prompt, ...]:
-    return tuple(prompts[(start + n) % len(prompts)] for n in range(count))
-
-
-def _total(groups: dict[int, Sums]) -> Sums:
-    total = Sums()
-    for one in groups.values():
-        total.add(one)
-    return total
-
-
-def _length(groups: dict[int, Sums]) -> float | None:
-    total = _total(groups)
-    return 1 + total.accepted / total.drafts if total.drafts else None
+        return breakeven_table(self.found())
 
 
 def _tokens_a_step(groups: dict[int, Sums]) -> float | None:
-    total = _total(groups)
+    total = pooled(groups)
     return total.decode_tokens / total.steps if total.steps else None
 
 

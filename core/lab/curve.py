@@ -1,6 +1,7 @@
 """What a break-even found, as records that can be shown and stored. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from specpanel.core.monitor.frame import Interval
 from specpanel.core.speculation.breakeven import Holdout
@@ -99,8 +100,20 @@ def length_text(point: StepPoint) -> str:
     return f"{point.required_length:.2f}{known}"
 
 
-def breakeven_conclusion(found: BreakevenFound) -> str:
+def breakeven_table(found: BreakevenFound | None) -> dict[str, Any] | None:
+    """The curve as the store keeps it."""
+    if found is None:
+        return None
+    table = asdict(found)
+    for entry, holdout in zip(table["holdouts"], found.holdouts, strict=True):
+        entry["error"] = holdout.error
+    return table
+
+
+def breakeven_conclusion(found: BreakevenFound | None) -> str:
     """The cheapest K at the lowest and the highest load, in words."""
+    if found is None:
+        return "nothing was measured"
     loads = sorted({point.concurrency for point in found.points})
     parts: list[str] = []
     for load in dict.fromkeys((loads[0], loads[-1])):

@@ -5,21 +5,25 @@ started in turn, each with the same blocks. The drafter's own time is in its ste
 """
 
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from specpanel.core.engine.command import platform_of
 from specpanel.core.errors import ConfigurationError
-from specpanel.core.lab.arms import Arm, launch_fingerprint
+from specpanel.core.lab.arms import Arm
 from specpanel.core.lab.blocks import Cell, Tally, warmup_prompts
-from specpanel.core.lab.breakeven import BreakevenPlan, priced_traffic, step_points, window
-from specpanel.core.lab.curve import BreakevenFound, StepPoint, breakeven_conclusion
+from specpanel.core.lab.breakeven_plan import BreakevenPlan, found_so_far, step_points, window
+from specpanel.core.lab.curve import (
+    BreakevenFound,
+    StepPoint,
+    breakeven_conclusion,
+    breakeven_table,
+)
 from specpanel.core.lab.events import LabListener, PointMeasured
 from specpanel.core.lab.experiment import Ledger
 from specpanel.core.lab.servers import Ready, Serving, Stop, prepare, serving
 from specpanel.core.lab.tuning import with_settings
 from specpanel.core.settings.profile import Profile
-from specpanel.core.speculation.breakeven import Required, holdouts
 
 SOURCE = "vLLM's synthetic acceptance"
 _ROUNDS = 2
@@ -75,26 +79,10 @@ class SyntheticBreakeven:
         return f"{self.title}: a server without a drafter and one for each K of {plan.ks}, {_ROUNDS} times"
 
     def settings(self) -> dict[str, Any]:
-        plan = self.plan_
-        return {
-            "source": SOURCE,
-            "loads": plan.loads,
-            "ks": plan.ks,
-            "rate": plan.rate,
-            "blocks": plan.blocks,
-            "with_drafter": False,
-            "plain_launch": launch_fingerprint(plan.profile.without_drafter()),
-            "own_launch": launch_fingerprint(plan.profile),
-            "traffic": priced_traffic(plan.profile, 1).model_dump(mode="json"),
-        }
+        return {"source": SOURCE, **self.plan_.settings(with_drafter=False)}
 
     async def prepare(self, stop: Stop) -> Ready:
-        plan = self.plan_
-        if len(plan.prompts) < max(plan.loads):
-            raise ConfigurationError(
-                f"{max(plan.loads)} at a time need as many prompts, and there are {len(plan.prompts)}"
-            )
-        self.plan_ = replace(plan, prompts=plan.prompts[: max(16, *plan.loads)])
+        plan = self.plan_ = self.plan_.with_needed_prompts()
         arms = [Arm("0", plan.profile.without_drafter())]
         self._ready = await prepare(arms, self.tell, stop)
         refuse_on_a_cpu(self._ready[0])
@@ -109,7 +97,7 @@ class SyntheticBreakeven:
                 async with serving(ready, self.tell, stop) as server:
                     run = ledger.server(ready, server)
                     first = warmup_prompts([self.plan_.prompts], max(self.plan_.loads))
-                    await server.send(first, priced_traffic(self.plan_.profile, 2), stop)
+                    await server.send(first, self.plan_.traffic(2), stop)
                     for load in self.plan_.loads:
                         await self._at(load, server, run, number, ledger, stop)
             self._look(ledger)
@@ -117,7 +105,7 @@ class SyntheticBreakeven:
     async def _at(
         self, load: int, server: Serving, run: int, number: int, ledger: Ledger, stop: Stop
     ) -> None:
-        k, traffic = int(server.arm.name), priced_traffic(self.plan_.profile, load)
+        k, traffic = int(server.arm.name), self.plan_.traffic(load)
         tally = self._tallies.setdefault((load, k), Tally())
         for block in range(self.plan_.blocks):
             prompts = window(self.plan_.prompts, block * load, load)
@@ -148,35 +136,14 @@ class SyntheticBreakeven:
 
     def found(self) -> BreakevenFound | None:
         """What can be told so far; None before every server was measured once."""
-        if not self._steps:
-            return None
-        points = [
-            Required(p.concurrency, p.k, p.required_length, p.required_interval)
-            for p in self._steps
-        ]
-        return BreakevenFound(
-            drafter=self.plan_.profile.drafter.method,
-            points=tuple(self._steps),
-            real=(),
-            holdouts=holdouts(points),
-            rate=self.plan_.rate,
-            max_tokens=self.plan_.profile.traffic.max_tokens,
-            elapsed_s=time.monotonic() - self._began_s,
-            notes=tuple(self._notes),
-        )
+        elapsed_s = time.monotonic() - self._began_s
+        return found_so_far(self.plan_, self._steps, (), self._notes, elapsed_s)
 
     def conclusion(self) -> str:
-        found = self.found()
-        return "nothing was measured" if found is None else breakeven_conclusion(found)
+        return breakeven_conclusion(self.found())
 
     def result(self) -> dict[str, Any] | None:
-        found = self.found()
-        if found is None:
-            return None
-        table = asdict(found)
-        for entry, holdout in zip(table["holdouts"], found.holdouts, strict=True):
-            entry["error"] = holdout.error
-        return table
+        return breakeven_table(self.found())
 
 
 def refuse_on_a_cpu(ready: Ready) -> None:
