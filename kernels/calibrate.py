@@ -25,7 +25,7 @@ from specpanel.kernels.vllm_rules import Ranges
 
 SCHEMA_VERSION = 2
 KIND = "mla_calibration"
-_MOST_AGAIN = 5  # times that one step is measured again while it is in doubt
+_MOST_AGAIN = 8  # times that one step is measured again while it is in doubt
 
 
 @dataclass(frozen=True, slots=True)

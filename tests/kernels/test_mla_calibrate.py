@@ -17,7 +17,7 @@ from specpanel.kernels.calibrate import (
     fitted,
     load,
 )
-from specpanel.kernels.cells import Cell, Timing, cell_of, settled
+from specpanel.kernels.cells import Cell, Timing, cell_of, settled, timing_of
 from specpanel.kernels.crossings import REFINE_TO
 from specpanel.kernels.dispatch import choose
 from specpanel.kernels.errors import MLAError
@@ -157,7 +157,7 @@ def test_a_step_that_stays_undecided_is_said_to_be_and_is_no_regret_but_may_be_o
     found = calibrate(KEY, Grid((16,), (512, 7700), (0,)), Device(noise=0.6, each=5))
     (cell,) = found.undecided()
     assert cell.query == 7700
-    assert cell.timings["sparse_mqa"].repeats == 30  # it was tried, and given up
+    assert cell.timings["sparse_mqa"].repeats == 45  # it was tried, and given up
     regret = found.regret()
     assert regret is not None
     assert regret.worst == 0
@@ -189,6 +189,21 @@ def test_turns_are_compared_with_each_other_and_not_with_those_of_a_quiet_moment
     assert cell.noise < 1e-12
     assert cell.outcome() == 1
     assert settled(cell)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_that_are_slowed_down_alone_hide_little_of_which_path_is_faster(seed: int) -> None:
+    chance = random.Random(seed)
+    mine = [10.0 * (1 + chance.expovariate(2)) for _ in range(60)]
+    theirs = [11.5 * (1 + chance.expovariate(2)) for _ in range(60)]
+    turns: list[dict[Tier, float]] = [
+        {"masked_mha": one, "sparse_mqa": other} for one, other in zip(mine, theirs, strict=True)
+    ]
+    cell = cell_of(4, 4096, 0, turns)
+    assert abs(math.log(cell.gain / 1.15)) <= 3 * cell.noise
+    by_turns = timing_of([one / other for one, other in zip(mine, theirs, strict=True)])
+    assert cell.noise < by_turns.error
+    assert cell_of(4, 4096, 0, turns) == cell
 
 
 def test_more_turns_are_asked_for_while_a_difference_may_be_chance() -> None:
