@@ -7,7 +7,7 @@ from specpanel.app.run_words import started_text
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, fit
 from specpanel.app.tui.lab_charts import RatioScale, whisker
-from specpanel.app.tui.lab_words import KIND_WORDS, Brief, brief, state_span
+from specpanel.app.tui.lab_words import KIND_WORDS, STARTING, Brief, brief, state_span
 from specpanel.app.tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ class LabList(Pane):
         self.progress: Progress = {}
         self.reading = True
         self.how_to_begin: Sequence[Span] = ()
+        self.starting: tuple[str, str] | None = (
+            None  # kind and title, until its row is in the store
+        )
         self.cursor = 0
         self._briefs: list[Brief] = []
         self._places: list[int | None] = []
@@ -75,14 +78,16 @@ class LabList(Pane):
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         self._places = []
-        if not self.found:
+        if not self.found and self.starting is None:
             return [] if self.reading else self._empty(width, height)
         ends = [end for one in self._briefs for end in one.ends or ()]
         scale = RatioScale.over(ends)
         rows: list[Line] = [self._heading(width)]
-        room = max(1, height - 1)
+        begun = [] if self.starting is None else [self._starting_row(*self.starting, width)]
+        rows += begun
+        room = max(1, height - len(rows))
         top = max(0, min(self.cursor - room // 2, len(self.found) - room))
-        self._places = [None]
+        self._places = [None] * len(rows)
         for place in range(top, min(len(self.found), top + room)):
             rows.append(self._row(place, scale, width))
             self._places.append(place)
@@ -113,6 +118,15 @@ class LabList(Pane):
         taken += _WHEN if width >= _WITH_WHEN else 0
         taken += _STATE if width >= _WITH_STATE else 0
         return width - taken
+
+    def _starting_row(self, kind: str, title: str, width: int) -> Line:
+        """An experiment that has not written a line yet: to be seen, not to be chosen."""
+        before = _SAID + _FIGURES + (_WHISKER + 1 if width >= _WITH_WHISKER else 0)
+        row: list[Span] = [(" ", "text"), *fit((STARTING,), before)]
+        row += fit(((KIND_WORDS.get(kind, clean(kind)), "muted"),), _KIND, self.glyphs.ellipsis)
+        room = max(8, self._title_cells(width))
+        row += fit(((clean(title), "text"),), room - 1, self.glyphs.ellipsis)
+        return tuple(row)
 
     def _row(self, place: int, scale: RatioScale, width: int) -> Line:
         one, told = self.found[place], self._briefs[place]

@@ -19,7 +19,9 @@ KIND_WORDS = {
     "tune": "schedule",
     "parity": "parity",
     "run": "run",
+    "guidellm": "guidellm",
 }
+STARTING: Span = ("starting", "warn")
 _STATES: dict[str, tuple[str, str]] = {
     "running": ("serving", "good"),
     "done": ("good", "muted"),
@@ -64,7 +66,7 @@ def brief(found: "Experiment", progress: Sequence[Table], glyphs: Glyphs) -> Bri
 
 def _on_its_way(progress: Sequence[Table]) -> Brief:
     if not progress:
-        return Brief(("starting", "warn"), "")
+        return Brief(STARTING, "")
     last = progress[-1]
     if last.get("kind") != "block":
         return Brief(("measuring", "warn"), f"{len(progress)} points")

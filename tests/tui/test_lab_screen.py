@@ -1,10 +1,12 @@
 """The Lab as a person uses it: what is in the store is seen, running ones too, stopped, deleted, sent on."""
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fakes.openai_endpoint import FakeEndpoint, Reply
@@ -139,9 +141,34 @@ async def test_what_was_started_is_told_and_its_row_is_chosen_when_it_appears() 
         await act.press("end")
         await begin(act)
         await act.press("space", "down", "enter")
-        await act.sees("started: specpanel", "Its row")
+        await act.sees("started: specpanel", "It goes on")
         await act.until(lambda: getattr(screen_of(act).list.chosen, "title", "") == TITLE)
         await until_stopped(act)
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first of all", "among others"])
+async def test_an_experiment_has_a_row_from_its_start_on_and_none_when_it_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: bool
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = f"open({str(gate)!r}).read(); import sys; sys.exit('no such target')"
+    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: [sys.executable, "-c", slow])
+    monkeypatch.setattr(lab_new, "profile_choices", lambda: [("a", "none"), ("b", "ngram K=4")])
+    if before:
+        results()
+    async with lab() as act:
+        await begin(act)
+        await act.press("space", "down", "space", "enter")
+        await act.sees("starting", "a, b")
+        found = len(screen_of(act).list.found)
+        assert found == (5 if before else 0)
+        await act.press("end", "home")
+        assert screen_of(act).list.cursor == 0, "what starts cannot be chosen"
+        gate.write_text("go on")
+        await act.sees("no such target")
+        await act.until(lambda: screen_of(act).list.starting is None)
+        assert len(screen_of(act).list.found) == found
 
 
 @pytest.mark.usefixtures("writer")
@@ -165,6 +192,30 @@ async def test_leaving_asks_what_becomes_of_an_experiment_of_this_panel(
     assert found.state == state
     if state == RUNNING:
         stop_experiment(found)
+
+
+async def test_a_sweep_through_guidellm_is_shown_load_by_load() -> None:
+    point = {
+        "concurrency": 1,
+        "acceptance_length": 2.31,
+        "acceptance_length_interval": {"estimate": 2.31, "low": 2.11, "high": 2.52},
+        "itl_p50_ms": 21.5,
+        "ttft_p50_ms": None,
+        "output_tokens_per_s": 46.2,
+    }
+    other = {
+        **point,
+        "concurrency": 8,
+        "acceptance_length": None,
+        "acceptance_length_interval": None,
+    }
+    with Store() as store:
+        name = store.begin("guidellm", "mine", {}, {}, 0)
+        store.finish(name, DONE, "found", {"points": [point, other], "notes": ["one is cached"]})
+    async with lab() as act:
+        await act.sees("guidellm", "AL", "2.31 at 1", "one is cached")
+        await act.sees("1 at a time", "AL 2.31 (2.11 … 2.52), ITL 21.5 ms, TTFT n/a")
+        await act.sees("8 at a time", "AL n/a")
 
 
 async def test_the_page_for_a_colleague_is_written_and_named() -> None:

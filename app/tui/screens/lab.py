@@ -127,7 +127,7 @@ class LabScreen(PanelScreen):
         before = len(self.list.found)
         self.list.put(read.found, read.progress)
         if self._awaited is not None and self.list.choose_of(self._awaited):
-            self._awaited = None
+            self._await(None)
         if len(read.found) != before:
             self._fit_again()
         self._show_chosen()
@@ -160,7 +160,8 @@ class LabScreen(PanelScreen):
     def fit_to(self, width: int, height: int) -> None:
         body = height - 2
         framed = height >= _FRAMES_FROM_ROWS
-        rows = 0 if self.whole else list_rows(body, len(self.list.found))
+        shown = len(self.list.found) + (self.list.starting is not None)
+        rows = 0 if self.whole else list_rows(body, shown)
         if not self.list.found:
             rows = body
         self.list.framed = self.detail.framed = framed
@@ -231,14 +232,19 @@ class LabScreen(PanelScreen):
             return
         if self.desk is not None and self.desk.sending:
             self.desk.set_traffic(False)
-        self._awaited = job.process.pid
-        self.panel.say(
-            f"started: {wish.words}. Its row appears once it has written its first line; "
-            "it goes on when the panel is left"
-        )
+        self._await(job.process.pid, wish)
+        self.panel.say(f"started: {wish.words}. It goes on when the panel is left")
         await self.panel.lab.until_ended(job, self.panel.say)
-        self._awaited = None
+        if self._awaited == job.process.pid:
+            self._await(None)
         self.reread()
+
+    def _await(self, pid: int | None, wish: Wish | None = None) -> None:
+        """Shows that an experiment starts, until it has a row of its own or has ended without one."""
+        self._awaited = pid
+        self.list.starting = None if wish is None else (wish.kind, ", ".join(wish.profiles))
+        if self.is_current:
+            self._fit_again()
 
     def action_stop(self) -> None:
         chosen = self.list.chosen
