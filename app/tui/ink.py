@@ -43,16 +43,31 @@ def text_of(line: Iterable[Span]) -> str:
 
 def width_of(line: Iterable[Span]) -> int:
     """Cells that the row takes; a CJK character or an emoji takes two."""
-    return sum(cell_len(text) for text, _ in line)
+    cells = 0
+    for text, _ in line:
+        cells += cells_of(text)
+    return cells
+
+
+# What frames, bars and the lines of charts are made of, and most words: one cell a character. It is not
+# looked up in rich's cache of widths, which the rows of charts would go on filling for hours.
+_ONE_CELL_EACH = re.compile("[ -~\u2500-\u25fc\u2800-\u28ff…–×·°]*")
+
+
+def cells_of(text: str) -> int:
+    """Cells that a text takes."""
+    if text.isascii() or _ONE_CELL_EACH.fullmatch(text):
+        return len(text)
+    return cell_len(text)
 
 
 def shorten(text: str, width: int, ellipsis: str = "…") -> str:
     """``text`` in at most ``width`` cells, with an ellipsis where something was cut."""
-    if cell_len(text) <= width:
+    if cells_of(text) <= width:
         return text
-    if width <= cell_len(ellipsis):
+    if width <= cells_of(ellipsis):
         return ellipsis[: max(0, width)]
-    return set_cell_size(text, width - cell_len(ellipsis)).rstrip() + ellipsis
+    return set_cell_size(text, width - cells_of(ellipsis)).rstrip() + ellipsis
 
 
 def fit(line: Iterable[Span], width: int, ellipsis: str = "…") -> Line:
@@ -60,17 +75,17 @@ def fit(line: Iterable[Span], width: int, ellipsis: str = "…") -> Line:
     return _fit(tuple(line), width, ellipsis)
 
 
-@functools.lru_cache(maxsize=1024)  # most rows of a screen are those of the picture before
+@functools.lru_cache(maxsize=256)  # most rows of a screen are those of the picture before
 def _fit(line: Line, width: int, ellipsis: str) -> Line:
     spans: list[Span] = []
     room = width
     for text, ink in line:
-        cells = cell_len(text)
+        cells = cells_of(text)
         if cells > room:
             if room > 0:
                 cut = shorten(text, room, ellipsis)
                 spans.append((cut, ink))
-                room -= cell_len(cut)
+                room -= cells_of(cut)
             break
         spans.append((text, ink))
         room -= cells
@@ -85,12 +100,12 @@ def wrap(text: str, width: int) -> list[str]:
     line = ""
     for word in text.split(" "):
         candidate = f"{line} {word}" if line else word
-        if cell_len(candidate) <= width:
+        if cells_of(candidate) <= width:
             line = candidate
             continue
         if line:
             lines.append(line)
-        while cell_len(word) > width:
+        while cells_of(word) > width:
             head = shorten(word, width, "")
             lines.append(head)
             word = word[len(head) :]
@@ -104,36 +119,3 @@ def spread(left: Line, right: Line, width: int, ellipsis: str = "…") -> Line:
     if taken >= width:
         return fit(right, width, ellipsis)
     return fit(left, width - taken, ellipsis) + right
-
-
-def changed_cells(old: Line, new: Line) -> tuple[int, int] | None:
-    """First cell that differs and the number of cells to the last one; ``None`` when nothing differs."""
-    if old == new:
-        return None
-    start, width, new_width = _common(old, new), width_of(old), width_of(new)
-    if width != new_width:
-        return start, max(width, new_width) - start
-    end = _common(_reversed(old), _reversed(new))
-    return start, max(1, width - start - end)
-
-
-def _reversed(line: Line) -> Line:
-    return tuple((text[::-1], ink) for text, ink in reversed(line))
-
-
-def _common(old: Line, new: Line) -> int:
-    """Cells at the start that both rows share, ink included."""
-    cells = 0
-    for (text, ink), (other, other_ink) in zip(old, new, strict=False):
-        if ink != other_ink:
-            return cells
-        if text == other:
-            cells += cell_len(text)
-            continue
-        shared = 0
-        for char, other_char in zip(text, other, strict=False):
-            if char != other_char:
-                break
-            shared += 1
-        return cells + cell_len(text[:shared])
-    return cells

@@ -321,8 +321,9 @@ class Panel(LeavingApp):
         self.mind_detached()
         screen = self.screen
         if isinstance(screen, PanelScreen):
-            screen.receive(self.feed)
-            screen.top_bar.look()  # what the desk is about is in no Frame
+            with screen.one_pass():
+                screen.receive(self.feed)
+                screen.top_bar.look()  # what the desk is about is in no Frame
 
     # Keys
 

@@ -49,6 +49,27 @@ def test_nan_and_infinity_are_gaps() -> None:
     assert bins.span(0) is None
 
 
+samples = st.tuples(st.floats(0, 12), st.sampled_from([None, 1.0, -2.0, 5.5, 7.0]))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.lists(samples, max_size=4), st.integers(-3, 14)), max_size=12))
+def test_the_span_is_that_of_the_bins_however_often_it_is_asked_for(
+    steps: list[tuple[list[tuple[float, float | None]], int]],
+) -> None:
+    bins = Bins(6, 1.0)
+    for added, oldest in steps:
+        for time_s, value in added:
+            bins.add(time_s, value)
+        there = [number % 6 for number in range(max(0, oldest), 13) if bins.has(number)]
+        expected = (
+            (min(bins.lowest[slot] for slot in there), max(bins.highest[slot] for slot in there))
+            if there
+            else None
+        )
+        assert bins.span(oldest) == expected
+
+
 def test_a_ring_forgets_what_left_it() -> None:
     bins = Bins(4, 1.0)
     for time_s in range(9):

@@ -2,8 +2,9 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from specpanel.app.tui.ink import changed_cells, clean, fit, shorten, spread, text_of, width_of
+from specpanel.app.tui.ink import cells_of, clean, fit, shorten, spread, text_of, width_of
 
 words = st.text(alphabet="ab [/]日本…é🙂", max_size=12)
 rows = st.lists(st.tuples(words, st.sampled_from(["text", "muted"])), max_size=4).map(tuple)
@@ -41,34 +42,13 @@ def test_spread_gives_exactly_the_width(
     assert width_of(spread(left, right, width)) == width
 
 
+printable = st.text(alphabet=st.characters(exclude_categories=["Cc", "Cf", "Cs"]), max_size=12)
+
+
 @settings(deadline=None, max_examples=60)
-@given(rows, rows)
-def test_cells_outside_the_change_are_the_same(
-    one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]
-) -> None:
-    old, new = fit(one, 20), fit(other, 20)
-    change = changed_cells(old, new)
-    if change is None:
-        assert old == new
-        return
-    start, cells = change
-    assert start >= 0
-    assert cells >= 1
-    assert start + cells <= 20
-    assert cells_of(old)[:start] == cells_of(new)[:start]
-    assert cells_of(old)[start + cells :] == cells_of(new)[start + cells :]
-
-
-def cells_of(row: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    """One entry a cell: a wide character stands in its first, and its second is empty."""
-    cells: list[tuple[str, str]] = []
-    for text, ink in row:
-        for char in text:
-            width = width_of(((char, ink),))
-            if width:
-                cells.append((char, ink))
-                cells += [("", ink)] * (width - 1)
-    return cells
+@given(st.one_of(words, printable, st.text(alphabet="⣿⠋─│█▏…–×·°", max_size=12)))
+def test_a_text_takes_as_many_cells_as_a_terminal_gives_it(text: str) -> None:
+    assert cells_of(text) == cell_len(text)
 
 
 def test_text_of_joins_the_spans() -> None:

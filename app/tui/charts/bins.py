@@ -19,6 +19,7 @@ class Bins:
 
     __slots__ = (
         "_broken",
+        "_span",
         "_time_s",
         "count",
         "first",
@@ -50,6 +51,7 @@ class Bins:
         """Grows with every change that a picture could show."""
         self._time_s = -math.inf
         self._broken = True
+        self._span: tuple[int, float, float] | None = None  # the newest answer of `span`
 
     def number(self, time_s: float) -> int:
         return math.floor(time_s / self.width_s)
@@ -72,9 +74,15 @@ class Bins:
             self.lowest[slot] = min(self.lowest[slot], value)
             self.highest[slot] = max(self.highest[slot], value)
         else:
+            known = self._span
+            if known is not None and self.index[slot] >= known[0]:
+                self._span = None  # what is overwritten was part of it
             self.index[slot] = number
             self.first[slot] = self.lowest[slot] = self.highest[slot] = value
             self.joined[slot] = joined
+        known = self._span
+        if known is not None and number >= known[0]:
+            self._span = known[0], min(known[1], value), max(known[2], value)
         self.last[slot] = value
         self.newest = max(self.newest, number)
         self.version += 1
@@ -88,7 +96,15 @@ class Bins:
 
     def span(self, oldest: int) -> tuple[float, float] | None:
         """Lowest and highest value in the bins from ``oldest`` on; ``None`` when they are empty."""
-        slots = [slot for slot, number in enumerate(self.index) if number >= oldest and number >= 0]
-        if not slots:
-            return None
-        return min(self.lowest[slot] for slot in slots), max(self.highest[slot] for slot in slots)
+        since, known = max(0, oldest), self._span
+        if known is None or known[0] != since:
+            slots = [slot for slot, number in enumerate(self.index) if number >= since]
+            if not slots:
+                return None
+            lowest, highest = self.lowest, self.highest
+            low, high = (
+                min([lowest[slot] for slot in slots]),
+                max([highest[slot] for slot in slots]),
+            )
+            known = self._span = since, low, high
+        return known[1], known[2]

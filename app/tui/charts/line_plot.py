@@ -5,14 +5,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
-
 from specpanel.app.tui.charts.bins import JOIN_S, Bins
 from specpanel.app.tui.charts.cells import LABEL_CELLS, runs, time_axis, write, write_note
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.raster import Raster
 from specpanel.app.tui.charts.scale import RangeKeeper, Scale, tick_label
-from specpanel.app.tui.ink import Line, Span, clean, shorten
+from specpanel.app.tui.ink import Line, Span, cells_of, clean, shorten
 
 _MARKS_KEPT = 64
 _MINIMUM_COLUMNS, _MINIMUM_ROWS = 8, 3
@@ -69,6 +67,8 @@ class LinePlot:
         self._window_s = 60.0
         self._drawn: tuple[int, Scale] | None = None
         self._picture: tuple[object, list[Line]] | None = None
+        self._rows: list[tuple[object, Line]] = []  # of it, with what each shows
+        self._axis: Line = ()
         self.empty_reason = ""
         self.cursor: int | None = None
 
@@ -78,12 +78,16 @@ class LinePlot:
         columns, rows = width - LABEL_CELLS - 1, height - 1
         self._marks.clear()
         self._drawn = self._picture = None
+        self._rows = []
         self._now_s = 0.0
         self._range.forget()
         if columns < _MINIMUM_COLUMNS or rows < _MINIMUM_ROWS - 1:
             self._raster, self._bins = None, ()
             return
         self._raster = Raster(columns, rows, self.glyphs)
+        kind = "log" if self._log else ""
+        axis = f"{kind:>{LABEL_CELLS}}{self.glyphs.corner}{time_axis(window_s, columns)}"
+        self._axis = ((axis, "axis"),)
         dots = self._raster.dots_wide
         bin_s = window_s / dots
         # A line can come in from the left: bins are kept for as long as two samples are joined.
@@ -174,16 +178,28 @@ class LinePlot:
         scale = self._range.update(span, self._now_s, max(2, raster.rows // 3))
         self._rasterise(raster, right, scale)
         labels = self._tick_rows(raster, scale)
-        rows = self._plot_rows(raster, right, scale, labels)
-        self._write_reference(rows, raster, scale)
-        self._write_reason(rows, raster, right)
-        lines = [
-            (self._axis_span(labels.get(number)), *runs(cells)) for number, cells in enumerate(rows)
-        ]
-        kind = "log" if self._log else ""
-        axis = time_axis(self._window_s, raster.columns)
-        lines.append(((f"{kind:>{LABEL_CELLS}}{self.glyphs.corner}", "axis"), (axis, "axis")))
-        return lines
+        marks = self._mark_columns(raster, right)
+        level = self._reference_row(raster, scale)
+        words = [*self._reference_words(raster, level), *self._reason_words(raster, right)]
+        rows = []
+        for row in range(raster.rows):
+            # Most rows are those of the picture before: they stay the same objects.
+            said = [(at, text) for where, at, text in words if where == row]
+            shows = (
+                bytes(raster.bits[row]),
+                bytes(raster.owner[row]),
+                labels.get(row),
+                row == level,
+                marks,
+                said,
+                self.cursor,
+            )
+            kept = self._rows[row] if row < len(self._rows) else None
+            if kept is None or kept[0] != shows:
+                kept = shows, self._row(raster, row, labels.get(row), marks, said, row == level)
+            rows.append(kept)
+        self._rows = rows
+        return [*(line for _, line in rows), self._axis]
 
     def _right(self, raster: Raster) -> int:
         """The bin in the last column of dots: the last one of a whole cell."""
@@ -205,18 +221,23 @@ class LinePlot:
             raster.line(owner, bins, scale, right=right, from_column=from_column, dash=dash)
         self._drawn = (right, scale)
 
-    def _plot_rows(
-        self, raster: Raster, right: int, scale: Scale, labels: dict[int, str]
-    ) -> list[list[Span]]:
-        marks = self._mark_columns(raster, right)
-        level = self._reference_row(raster, scale)
-        rows = []
-        for row in range(raster.rows):
-            blank = (" ", "grid") if row not in labels else (self.glyphs.grid, "grid")
-            if row == level:
-                blank = (self.glyphs.reference, "axis")
-            rows.append(self._cells(raster, row, marks, blank))
-        return rows
+    def _row(
+        self,
+        raster: Raster,
+        row: int,
+        label: str | None,
+        marks: dict[int, str],
+        said: Sequence[tuple[int, str]],
+        is_level: bool,
+    ) -> Line:
+        """One row of cells: the axis, lines and marks, and words where nothing is drawn."""
+        blank = (" ", "grid") if label is None else (self.glyphs.grid, "grid")
+        if is_level:
+            blank = (self.glyphs.reference, "axis")
+        cells = self._cells(raster, row, marks, blank)
+        for at, text in said:
+            write(cells, at, text, "muted")
+        return (self._axis_span(label), *runs(cells))
 
     def _axis_span(self, label: str | None) -> Span:
         text = (label or "").rjust(LABEL_CELLS)[-LABEL_CELLS:]
@@ -265,35 +286,38 @@ class LinePlot:
                 write_note(cells, owner, range(column + 1, end), label, self.glyphs.ellipsis)
         return cells
 
-    def _write_reference(self, rows: list[list[Span]], raster: Raster, scale: Scale) -> None:
-        """Says what the level line means, at its left end, where no series runs over it."""
-        row = self._reference_row(raster, scale)
-        if self._reference is None or row is None:
-            return
+    def _reference_words(self, raster: Raster, level: int | None) -> list[tuple[int, int, str]]:
+        """What the level line means, at its left end where no series runs over it: row, cell and text."""
+        if self._reference is None or level is None:
+            return []
         text = f" {self._reference.label} "
-        cells = cell_len(text)
-        if cells <= raster.columns // 2 and not any(raster.owner[row][1 : cells + 1]):
-            write(rows[row], 1, text, "muted")
+        cells = cells_of(text)
+        if cells > raster.columns // 2 or any(raster.owner[level][1 : cells + 1]):
+            return []
+        return [(level, 1, text)]
 
-    def _write_reason(self, rows: list[list[Span]], raster: Raster, right: int) -> None:
-        """Says why the series that matters most, the last one, has no newest values.
+    def _reason_words(self, raster: Raster, right: int) -> list[tuple[int, int, str]]:
+        """Why the series that matters most, the last one, has no newest values: row, cell and text.
 
         The words stand in the gap at the right, in the free row that is nearest to the middle; in a
         gap that is too narrow for them there are none.
         """
+        text = self.empty_reason
+        if not text:
+            return []
         bins = self._bins[-1]
         start = 0
         if bins.span(right - raster.dots_wide + 1) is not None:
             start = (bins.newest - right + raster.dots_wide - 1) // self.glyphs.dots_x + 2
         room = raster.columns - start - 2
-        text = self.empty_reason
-        if cell_len(text) > room and start == 0:
+        if cells_of(text) > room and start == 0:
             text = shorten(text, room, self.glyphs.ellipsis)
-        if not text or cell_len(text) > room:
-            return
-        at = start + 1 + (room - cell_len(text)) // 2
+        cells = cells_of(text)
+        if not text or cells > room:
+            return []
+        at = start + 1 + (room - cells) // 2
         middle = raster.rows // 2
         for row in sorted(range(raster.rows), key=lambda row: abs(row - middle)):
-            if not any(raster.owner[row][at - 1 : at + cell_len(text) + 1]):
-                write(rows[row], at, text, "muted")
-                return
+            if not any(raster.owner[row][at - 1 : at + cells + 1]):
+                return [(row, at, text)]
+        return []

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
-from textual.screen import Screen
 from textual.widget import Widget
 
 from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.compositing import OnePassScreen
 from specpanel.app.tui.ink import Line
 from specpanel.app.tui.keymap import Keymap
 from specpanel.app.tui.keys import Scope
@@ -36,7 +36,7 @@ class TooSmall(Canvas):
         return [()] * ((height - 1) // 2) + [row]
 
 
-class PanelScreen(Screen[None]):
+class PanelScreen(OnePassScreen):
     """A screen of the mode table. The app hands the feed to ``receive`` while the screen is active."""
 
     tab = ""

@@ -77,7 +77,6 @@ class LiveScreen(PanelScreen):
         self.devices = DevicesPane(glyphs=glyphs)
         self._devices_needed = 0
         self.host = HostPane(glyphs=glyphs)
-        self._host_waits = False
         self.grid = Container(*self.charts, id="charts")
 
     def compose_body(self) -> Iterable[Widget]:
@@ -113,34 +112,25 @@ class LiveScreen(PanelScreen):
         if timeline.count == self._seen:
             if timeline.count == 0:
                 self._show_board(None)
-            elif self._host_waits and not self.frozen:
-                self._show_host()
             return
         if self.frozen:
             self._show_keys(timeline.now_s - self._now_s)
             return
-        before, self._seen = self._seen, timeline.count
+        self._seen = timeline.count
         self._newest, self._now_s = timeline.latest, timeline.now_s
-        self._show_newest(host=False)
-        # Textual draws all between two changes: with still charts the host, far below, gets a pass
-        # of its own half a second later.
-        still = not self._show_charts() and before > 0
-        self._host_waits = still and not self._host_waits
-        if not self._host_waits:
-            self._show_host()
+        self._show_newest()
+        self._show_charts()
 
-    def _show_charts(self) -> bool:
-        """Hands the charts what they have not seen; gives back whether their picture changed."""
+    def _show_charts(self) -> None:
+        """Hands the charts what they have not seen."""
         if self._rests():
-            return False
+            return
         before, self._charted, self._drawn = self._charted, self._seen, self._newest
-        drawn = sum(chart.refreshed_regions for chart in self.charts)
         for chart in self.charts:
             if chart.display:
                 chart.show(self.timeline.moments(chart.track, before, self._seen), self._newest)
             else:
                 chart.know(self._newest)
-        return drawn != sum(chart.refreshed_regions for chart in self.charts)
 
     def _rests(self) -> bool:
         """Whether the charts can wait: they were drawn a moment ago and only time has moved since."""
@@ -149,11 +139,7 @@ class LiveScreen(PanelScreen):
         recent = self._seen - self._charted < _RESTING_FRAMES
         return recent and _what_moves(self._newest) == _what_moves(self._drawn)
 
-    def _show_host(self) -> None:
-        self._host_waits = False
-        self.host.show(self._newest)
-
-    def _show_newest(self, *, host: bool = True) -> None:
+    def _show_newest(self) -> None:
         frame = self._newest
         charted = self._is_charted()
         self.board.set_class(charted, "-absent")
@@ -162,8 +148,7 @@ class LiveScreen(PanelScreen):
         self.kpi.show(frame, None if self.desk is None else self.desk.before)
         self._show_verdict(frame if charted else None)
         self.trouble.show(frame, hidden=not charted, finding=self._headline())
-        if host:
-            self._show_host()
+        self.host.show(frame)
         self._show_devices(frame)
         if not charted:
             self._show_board(frame)
