@@ -23,6 +23,7 @@ _NO_DOUBT = 3.0  # and from where on nothing more is measured
 _ERROR_OF_MEDIAN = 1.858
 
 
+_FEWEST = 5
 _FEWEST_FOR_QUARTERS = 8
 _RESAMPLES = 100
 
@@ -158,7 +159,12 @@ def _fast(times: Sequence[float]) -> float:
 
 
 def settled(cell: Cell, margin: float = MARGIN) -> bool:
-    """Whether more turns would change nothing: the winner is beyond doubt, or the two are equally fast."""
+    """Whether more turns would change nothing: the winner is beyond doubt, or the two are equally fast.
+
+    Never after fewer than five turns, whose spread may be small by chance.
+    """
+    if min(timing.repeats for timing in cell.timings.values()) < _FEWEST:
+        return False
     distance = abs(math.log(cell.gain))
     return _DOUBT * cell.noise <= margin / 2 or distance > max(margin, _NO_DOUBT * cell.noise)
 

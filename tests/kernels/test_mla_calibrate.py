@@ -218,6 +218,12 @@ def test_more_turns_are_asked_for_while_a_difference_may_be_chance() -> None:
     )
 
 
+def test_a_few_turns_that_agree_by_chance_settle_nothing() -> None:
+    turn: dict[Tier, float] = {"masked_mha": 1.0, "sparse_mqa": 4.0}
+    assert not settled(cell_of(4, 4096, 0, [turn] * 4))
+    assert settled(cell_of(4, 4096, 0, [turn] * 5))
+
+
 def test_wins_that_come_and_go_are_refused_with_the_numbers() -> None:
     cells = [Device()(16, query, 0) for query in QUERIES]
     slow: dict[Tier, float] = {"masked_mha": 9.0, "sparse_mqa": 1.0}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typer.testing import CliRunner  # noqa: E402
 from specpanel.app.cli.root import app  # noqa: E402
 from specpanel.kernels import measure  # noqa: E402
 from specpanel.kernels.calibrate import Grid, Key, dump, fitted, load  # noqa: E402
-from specpanel.kernels.cells import cell_of  # noqa: E402
+from specpanel.kernels.cells import Cell, cell_of  # noqa: E402
 from specpanel.kernels.dims import PRESETS  # noqa: E402
 from specpanel.kernels.measure import Repeats, time_call  # noqa: E402
 from specpanel.kernels.request import Request, report_of  # noqa: E402
@@ -153,15 +154,13 @@ def test_a_measuring_process_that_writes_nonsense_is_told(tmp_path: Path) -> Non
     assert "wrote 'nonsense" in found.stderr
 
 
-@pytest.fixture
-def told(tmp_path: Path) -> str:
-    """An interpreter that tells a measurement as the real one does, at once."""
-    turns: list[dict[Tier, float]] = [{"masked_mha": 2.0, "sparse_mqa": 3.0}] * 5
+def program(tmp_path: Path, cells: list[Cell]) -> Path:
+    """A program that tells a measurement as the real one does, at once."""
     key = Key("somewhere", 2, "portable", "2.0", None, "float32", "random", 16, 8, 16, 32, 16)
     text = tmp_path / "calibration.json"
-    text.write_text(dump(fitted(key, [cell_of(2, 64, 0, turns)])))
-    program = tmp_path / "program.py"
-    program.write_text(
+    text.write_text(dump(fitted(key, cells)))
+    file = tmp_path / "program.py"
+    file.write_text(
         "import json, sys\n"
         "request = json.loads(sys.stdin.readline())\n"
         "def tell(kind, **content): print(json.dumps({'kind': kind, **content}), flush=True)\n"
@@ -169,7 +168,14 @@ def told(tmp_path: Path) -> str:
         "tell('stage', text='measuring: 2 heads', done=1, of=3)\n"
         f"tell('calibration', text=open({str(text)!r}).read())\n"
     )
-    return interpreter(tmp_path, f'exec "{sys.executable}" "{program}"')
+    return file
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> str:
+    turns: list[dict[Tier, float]] = [{"masked_mha": 2.0, "sparse_mqa": 3.0}] * 5
+    file = program(tmp_path, [cell_of(2, 64, 0, turns)])
+    return interpreter(tmp_path, f'exec "{sys.executable}" "{file}"')
 
 
 def test_progress_is_told_from_the_first_moment(told: str) -> None:
@@ -177,6 +183,34 @@ def test_progress_is_told_from_the_first_moment(told: str) -> None:
     assert found.exit_code == 0
     assert found.stderr.splitlines() == ["importing torch", "[1/3] measuring: 2 heads"]
     assert "2.000" in found.stdout
+
+
+def test_measurements_that_contradict_themselves_are_refused_and_kept(tmp_path: Path) -> None:
+    clear: list[dict[Tier, float]] = [{"masked_mha": 2.0, "sparse_mqa": 3.0}] * 5
+    other: list[dict[Tier, float]] = [{"masked_mha": 3.0, "sparse_mqa": 2.0}] * 5
+    cells = [cell_of(2, 64 << n, 0, turns) for n, turns in enumerate((clear, other, clear))]
+    out = tmp_path / "table.json"
+    python = interpreter(tmp_path, f'exec "{sys.executable}" "{program(tmp_path, cells)}"')
+    found = ran("calibrate", "--device", "cpu", "--python", python, "--out", str(out))
+    assert found.exit_code == 1
+    assert "wins, loses and wins again as queries grow (64: 1.50x, 128: 0.67x" in found.stderr
+    kept = load(out.read_text())
+    assert len(kept.cells) == 3
+    assert not kept.rows
+
+
+def test_the_recorded_calibration_of_a_cpu_halved_its_crossing_and_loses_little() -> None:
+    found = load(
+        (Path(__file__).parents[2] / "docs/recordings/mla-calibration-cpu.json").read_text()
+    )
+    assert not found.refused
+    regret = found.regret()
+    assert regret is not None
+    assert regret.worst <= 0.05
+    (crossing,) = found.crossings()
+    assert crossing.until / crossing.after < 1.1  # its grid has steps of 2
+    # What is read is what the times say: thresholds are fitted again from them.
+    assert fitted(found.key, found.cells).rows == found.rows
 
 
 def test_the_command_itself_imports_no_torch(told: str) -> None:
@@ -219,6 +253,14 @@ def test_timing_stops_when_the_median_is_known_and_says_how_often_it_ran() -> No
     assert steady.repeats == 5
     assert len(calls) == 7
     assert steady.median_ms > 0
+
+
+def test_one_thread_is_timed_by_what_it_computes_and_several_by_what_elapses() -> None:
+    clock = measure.turn_clock()  # of one thread, as all tests of kernels have it
+    waited = threading.Event()
+    assert measure.once_ms(lambda: waited.wait(0.2), "cpu", clock) < 100
+    torch.set_num_threads(2)
+    assert measure.once_ms(lambda: waited.wait(0.2), "cpu", measure.turn_clock()) >= 200
 
 
 def test_the_peak_of_a_call_is_what_it_allocates_for_a_while() -> None:
