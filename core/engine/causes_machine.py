@@ -88,6 +88,14 @@ MEMORY: tuple[Cause, ...] = (
         FEWER_BYTES,
         setting="engine.gpu_memory_utilization",
     ),
+    # distributed/device_communicators/shm_broadcast.py (0.32) looks before it allocates.
+    cause(
+        "shared-memory-full",
+        r"Insufficient space in (?P<place>\S+) for [^:]{1,80}: (?P<needed>\d+ MiB) required, "
+        r"(?P<free>\d+ MiB) free",
+        "{place} has {free} free, and vLLM's processes need {needed} of it to talk to each other",
+        "Remove what fills {place}, or make it larger (in a container: --shm-size, or --ipc=host)",
+    ),
     cause(
         "disk-full",
         r"No space left on device",

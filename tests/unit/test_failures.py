@@ -296,6 +296,12 @@ KNOWN = [
         "Another process freed device memory while vLLM was measuring it (80.10 GiB free, then 88.00)",
     ),
     (
+        "RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, "
+        "0 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",
+        "shared-memory-full",
+        "/dev/shm has 0 MiB free, and vLLM's processes need 160 MiB of it to talk to each other",
+    ),
+    (
         "ValueError: invalid literal for int() with base 10: 'MIG-1111'",
         "device-uuid",
         "This vLLM reads device numbers only, and CUDA_VISIBLE_DEVICES names MIG-1111",
