@@ -19,6 +19,7 @@ from specpanel.core.engine import identity
 
 HERE = Path(__file__).parent
 START_DEADLINE_S = 300.0
+FAULT = "fault"  # the property of a report that names what its test has shown
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +29,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.engine)
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(1200))
+
+
+@pytest.fixture
+def shown(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Note the fault that a test has shown to be survived: ``shown(fault, lost_s=…, said=…)``."""
+
+    def note(fault: str, *, lost_s: float | None = None, said: str = "") -> None:
+        lost = "" if lost_s is None else f"{lost_s:.2f} s lost"
+        words = " ".join(said.split())
+        record_property(FAULT, f"{fault:<60} {lost:<12} {words[:200]}".rstrip())
+
+    return note
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name every fault that was shown to be survived, and what it cost."""
+    passed = terminalreporter.getreports("passed")
+    faults = [text for one in passed for name, text in one.user_properties if name == FAULT]
+    if faults:
+        terminalreporter.section("faults that were survived, nothing orphaned")
+        for text in faults:
+            terminalreporter.write_line(text)
 
 
 @pytest.fixture(scope="session")

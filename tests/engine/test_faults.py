@@ -1,139 +1,119 @@
 """Real vLLM, killed in every way: nothing stays, nothing is lost, and the exit status tells."""
 
-import json
-import os
 import signal
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from engine.flight import (
+    LATE_S,
+    MOST_LOST_S,
+    Flight,
+    alive,
+    any_alive,
+    engine_core_among,
+    kill,
+    listed,
+    own_children,
+)
 
-from specpanel.core.engine import identity
-from specpanel.core.monitor.recording import read_lines, read_recording
+from specpanel.core.monitor.recording import read_recording
 
 pytestmark = pytest.mark.faults
 
-PHASES = ("imports", "weights", "http")
+START_S = 300.0
+# Phases in which other processes run; in that of HTTP they are those of traffic. EngineCore is there from
+# before the weights on.
+PHASES = ("imports", "weights", "traffic")
+DEATHS = [
+    *(("server", phase) for phase in PHASES),
+    *(("EngineCore", phase) for phase in PHASES[1:]),
+]
+Shown = Callable[..., None]
 
 
-class Flight:
-    """A run in the background with its stream in a file."""
-
-    def __init__(self, specpanel: Any, folder: Path, *arguments: str) -> None:
-        self.recording = folder / "flight.ndjson"
-        self.stderr = folder / "stderr.txt"
-        with self.stderr.open("wb") as err:
-            self.child: subprocess.Popen[bytes] = specpanel.start(
-                *("run", "demo-ngram", "--record", str(self.recording)),
-                *("--set", "traffic.max_tokens=48", *arguments),
-                stdout=subprocess.DEVNULL,
-                stderr=err,
-            )
-
-    def lines(self) -> list[dict[str, Any]]:
-        return list(read_lines(self.recording)) if self.recording.exists() else []
-
-    def find(self, kind: str, **fields: Any) -> dict[str, Any] | None:
-        for line in self.lines():
-            if line["kind"] == kind and all(line.get(key) == fields[key] for key in fields):
-                return line
-        return None
-
-    def server_pids(self) -> list[int]:
-        launched = self.find("launched")
-        return (
-            []
-            if launched is None
-            else identity.session_members(launched["pid"], identity.start_mark(launched["pid"]))
-        )
-
-    def in_traffic(self) -> bool:
-        return any(line["kind"] == "request" for line in self.lines())
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", ["imports", "weights", "http"])
 def test_ctrl_c_in_every_phase_of_the_start_leaves_nothing(
-    specpanel, port: str, tmp_path: Path, eventually, phase: str
+    specpanel, port: str, tmp_path: Path, eventually, shown: Shown, phase: str
 ) -> None:
-    flight = Flight(specpanel, tmp_path, "--port", port, "--requests", "50")
-    wanted = {"kind": "launched"} if phase == "imports" else {"kind": "phase", "phase": phase}
-    eventually(lambda: flight.find(**wanted), 240, f"the start reaches {phase}")
-    pids = eventually(flight.server_pids, 10, "the server's processes are there")
+    flight = Flight.take_off(specpanel, tmp_path, "--port", port, "--requests", "50")
+    eventually(lambda: flight.has_reached(phase), START_S, f"the start reaches {phase}")
+    pids = eventually(flight.server_pids, 20, "the server's processes are there")
     flight.child.send_signal(signal.SIGINT)
-    assert flight.child.wait(60) == 130
-    eventually(lambda: not any(map(_alive, pids)), 5, "every process is gone")
+    assert flight.end() == 130
+    eventually(lambda: not any_alive(pids), 20, "every process is gone")
     assert flight.lines()[-1]["kind"] == "summary"
-    assert specpanel.run("ps", "--json").out == ""
+    assert listed(specpanel) == []
+    shown(f"Ctrl-C in {phase}", lost_s=0.0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_under_traffic_sum_up_and_stop(
-    specpanel, port: str, tmp_path: Path, eventually, number: signal.Signals
+    specpanel, port: str, tmp_path: Path, eventually, shown: Shown, number: signal.Signals
 ) -> None:
-    flight = Flight(specpanel, tmp_path, "--port", port, "--requests", "500")
-    eventually(flight.in_traffic, 300, "requests end")
+    flight = Flight.take_off(specpanel, tmp_path, "--port", port, "--requests", "500")
+    eventually(flight.in_traffic, START_S, "requests end")
     pids = flight.server_pids()
     flight.child.send_signal(number)
-    assert flight.child.wait(60) == 130
-    eventually(lambda: not any(map(_alive, pids)), 5, "every process is gone")
+    assert flight.end() == 130
+    eventually(lambda: not any_alive(pids), 20, "every process is gone")
     summary = flight.lines()[-1]
     assert summary["kind"] == "summary"
     assert summary["interrupted"]
+    assert sum(leg["requests"] for leg in summary["legs"]) == len(_measured(flight))
+    shown(f"{number.name} under traffic", lost_s=0.0)
 
 
+@pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_panel_leaves_a_server_that_ps_finds_and_stop_ends(
-    specpanel, port: str, tmp_path: Path, eventually
+    specpanel, port: str, tmp_path: Path, eventually, shown: Shown, phase: str
 ) -> None:
-    flight = Flight(specpanel, tmp_path, "--port", port, "--requests", "500")
-    eventually(flight.in_traffic, 300, "requests end")
-    pids = flight.server_pids()
-    flight.child.kill()
+    flight = Flight.take_off(specpanel, tmp_path, "--port", port, "--requests", "500")
+    eventually(lambda: flight.has_reached(phase), START_S, f"the run reaches {phase}")
+    pids = eventually(flight.server_pids, 20, "the server's processes are there")
+    helpers = own_children(flight.child.pid, pids)
+    lost_s = flight.lost_s(kill(flight.child.pid))
     flight.child.wait(10)
-    frames = list(read_recording(flight.recording))
-    assert frames[-1].server.state == "serving"
-    (listed,) = (json.loads(line) for line in specpanel.run("ps", "--json").out.splitlines())
-    assert listed["pid"] in pids
-    stopped = specpanel.run("stop", listed["name"])
+    eventually(lambda: not any_alive(helpers), 20, "the panel's own helpers are gone")
+    assert all(map(alive, pids)), "the server goes on"
+    if phase == "traffic":
+        assert list(read_recording(flight.recording))[-1].server.state == "serving"
+    assert flight.lines(), "what was recorded can be read"
+    [found] = listed(specpanel)
+    assert found["pid"] in pids
+    stopped = specpanel.run("stop", found["name"])
     assert stopped.code == 0, stopped.err
-    assert not any(map(_alive, pids))
-    assert specpanel.run("stop", listed["name"]).code == 3
+    assert not any_alive(pids)
+    assert specpanel.run("stop", found["name"]).code == 3
+    assert lost_s <= MOST_LOST_S + LATE_S
+    shown(f"kill -9 of the panel in {phase}", lost_s=lost_s)
 
 
-@pytest.mark.parametrize("victim", ["server", "EngineCore"])
-def test_a_server_killed_under_load_is_named_and_cleared_away(
-    specpanel, port: str, tmp_path: Path, eventually, victim: str
+@pytest.mark.parametrize(("victim", "phase"), DEATHS)
+def test_a_server_that_is_killed_is_named_and_cleared_away(
+    specpanel, port: str, tmp_path: Path, eventually, shown: Shown, victim: str, phase: str
 ) -> None:
-    flight = Flight(specpanel, tmp_path, "--port", port, "--requests", "500")
-    eventually(flight.in_traffic, 300, "requests end")
-    pids = flight.server_pids()
-    leader = pids[0]
-    target = leader if victim == "server" else _engine_core(pids)
-    os.kill(target, signal.SIGKILL)
-    assert flight.child.wait(120) == 1
-    eventually(lambda: not any(map(_alive, pids)), 5, "every process is gone")
+    flight = Flight.take_off(specpanel, tmp_path, "--port", port, "--requests", "500")
+    eventually(lambda: flight.has_reached(phase), START_S, f"the run reaches {phase}")
+    pids = eventually(flight.server_pids, 20, "the server's processes are there")
+    target = pids[0] if victim == "server" else engine_core_among(pids)
+    assert target is not None, [psutil.Process(pid).cmdline() for pid in pids]
+    lost_s = flight.lost_s(kill(target))
+    assert flight.end() == 1
+    eventually(lambda: not any_alive(pids), 20, "every process is gone")
     summary = flight.lines()[-1]
     assert summary["kind"] == "summary"
     assert summary["failure"]
-    assert summary["legs"], "what was measured before the kill is summed up"
-    said = flight.stderr.read_text()
-    assert "Traceback" not in said
-    assert ".log" in said
-    assert list(read_recording(flight.recording))[-1].time_unix > summary["legs"][0]["elapsed_s"]
-    assert specpanel.run("ps", "--json").out == ""
+    assert ".log" in flight.said
+    if phase == "traffic":
+        [leg] = summary["legs"]
+        assert leg["requests"] == len(_measured(flight)), "all of it is summed up"
+    assert listed(specpanel) == []
+    assert lost_s <= MOST_LOST_S + LATE_S
+    shown(f"kill -9 of {victim} in {phase}", lost_s=lost_s, said=flight.said)
 
 
-def _engine_core(pids: list[int]) -> int:
-    for pid in pids:
-        command = " ".join(psutil.Process(pid).cmdline())
-        if "EngineCore" in command:
-            return pid
-    pytest.fail(f"no EngineCore among {[psutil.Process(pid).cmdline() for pid in pids]}")
+def _measured(flight: Flight) -> list[dict[str, Any]]:
+    return [line for line in flight.of_kind("request") if not line.get("warmup")]
