@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 
 from specpanel.app.tui.charts.glyphs import Glyphs, choose_glyphs
@@ -162,6 +163,14 @@ class Panel(LeavingApp):
         self._theme_failures = self._load_themes(wanted)
 
     # Start
+
+    def get_driver_class(self) -> type[Driver]:
+        found = super().get_driver_class()
+        if found.__name__ != "LinuxDriver":  # Windows, or one that the environment names
+            return found
+        from specpanel.app.tui.driver import PatientDriver
+
+        return PatientDriver
 
     def _load_themes(self, wanted: str) -> list[ThemeFailure]:
         themes, failures = self._user_themes.load()

@@ -113,7 +113,7 @@ class Canvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         if y >= len(self._shown_rows):
-            return Strip.blank(self.size.width, self.rich_style)
+            return self._strip(fit((), self.size.width))
         strip = self._shown_strips[y]
         if strip is None:
             strip = self._shown_strips[y] = self._strip(self._shown_rows[y])
