@@ -110,6 +110,7 @@ class Monitor:
         self._scrape_error: str | None = None
         self._scrape_warning: str | None = None  # of several addresses one could not be read
         self._mark: str | None = None
+        self._server_sample: ServerSample | None = None
         self.counters: EngineCounters | None = None
 
     def mark(self, text: str) -> None:
@@ -218,7 +219,7 @@ class Monitor:
     def _server(self, facts: ServerFacts) -> ServerSample:
         state, detail = self._state(facts)
         names = self.counters.models if self.counters else ()
-        return ServerSample(
+        sample = ServerSample(
             state=state,
             name=facts.name,
             url=facts.url,
@@ -233,6 +234,9 @@ class Monitor:
             detail=detail,
             up_s=None if facts.started_unix is None else max(0.0, time.time() - facts.started_unix),
         )
+        if sample != self._server_sample:
+            self._server_sample = sample
+        return self._server_sample or sample
 
     def _state(self, facts: ServerFacts) -> tuple[ServerState, str | None]:
         if facts.stopped:

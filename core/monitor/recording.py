@@ -7,7 +7,7 @@ over, so that an older specpanel reads a newer recording as far as it can.
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from specpanel.core.devices.records import DeviceSample
 from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.frame import Frame
+from specpanel.core.ordinary import lines_of
 from specpanel.core.private import private_opener
 
 SCHEMA_VERSION = 1
@@ -36,34 +37,53 @@ def _line(kind: str, content: dict[str, Any]) -> str:
 
 
 def frame_line(frame: Frame) -> str:
-    content = plain(replace(frame, devices=None))
-    if frame.devices is not None:
-        content["devices"] = _devices(frame.devices)
-    return _line("frame", content)
+    parts = [_KIND_OF_FRAME]
+    for name in _fields_of(Frame):
+        value = getattr(frame, name)
+        text = _devices(value) if name == "devices" and value is not None else _part(name).of(value)
+        parts.append(f'"{name}": {text}')
+    text = f"{{{', '.join(parts)}}}"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _line("frame", plain(frame))
+    return text
+
+
+_KIND_OF_FRAME = f'"schema_version": {SCHEMA_VERSION}, "kind": "frame"'
 
 
 class _Kept:
-    """The newest value of a kind as plain objects: devices and readings are the same in many Frames."""
+    """The newest value of a part as JSON: over a server that rests most are the same in many Frames."""
 
     def __init__(self) -> None:
-        self._value: object = None
-        self._plain: Any = None
+        self._newest: tuple[object, str] = (None, "null")
 
-    def of(self, value: object) -> Any:
-        if value is not self._value:
-            self._value, self._plain = value, plain(value)
-        return self._plain
-
-
-_inventory, _readings = _Kept(), _Kept()
+    def of(self, value: object) -> str:
+        kept = self._newest
+        if value is not kept[0]:
+            self._newest = kept = value, json.dumps(plain(value), ensure_ascii=False)
+        return kept[1]
 
 
-def _devices(sample: DeviceSample) -> dict[str, Any]:
-    """The sample as objects of JSON, in the order of its fields."""
-    content: dict[str, Any] = plain(replace(sample, devices=(), readings=()))
-    content["devices"] = _inventory.of(sample.devices)
-    content["readings"] = _readings.of(sample.readings)
-    return content
+@cache
+def _part(name: str) -> _Kept:
+    return _Kept()
+
+
+def _devices(sample: DeviceSample) -> str:
+    """The sample as JSON; its devices and readings are the same in many."""
+    parts = []
+    for name in _fields_of(DeviceSample):
+        value = getattr(sample, name)
+        kept = name in ("devices", "readings")
+        text = (
+            _part(f"devices.{name}").of(value)
+            if kept
+            else json.dumps(plain(value), ensure_ascii=False)
+        )
+        parts.append(f'"{name}": {text}')
+    return f"{{{', '.join(parts)}}}"
 
 
 def plain(value: Any) -> Any:
@@ -137,19 +157,18 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """
     broken: tuple[int, str] | None = None
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, text in enumerate(file, start=1):
-                if not text.strip():
-                    continue
-                if broken is not None:
-                    raise _unreadable(path, *broken)
-                try:
-                    found = json.loads(text)
-                    _check_version(path, found)
-                except (ValueError, RecursionError) as error:
-                    broken = (number, str(error))
-                    continue
-                yield found
+        for number, text in enumerate(lines_of(path), start=1):
+            if not text.strip():
+                continue
+            if broken is not None:
+                raise _unreadable(path, *broken)
+            try:
+                found = json.loads(text.decode("utf-8", "replace"))
+                _check_version(path, found)
+            except (ValueError, RecursionError) as error:
+                broken = (number, str(error))
+                continue
+            yield found
     except OSError as error:
         raise RecordingError(
             f"the recording {path} cannot be read: {error.strerror or error}",

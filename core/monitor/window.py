@@ -6,8 +6,9 @@ engine's counters start over, a new epoch begins and no figure reaches across it
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from specpanel.core.engine.metrics import EngineCounters, EngineSeries
 from specpanel.core.monitor.counting import Counts, EngineTrack, positions_of
@@ -29,6 +30,8 @@ from specpanel.core.speculation.acceptance import (
 )
 from specpanel.core.speculation.buckets import Buckets
 from specpanel.core.speculation.quantiles import bucket_counts, bucket_quantiles
+
+_T = TypeVar("_T")
 
 WINDOW_S = 10.0
 LATENCY_WINDOW_S = 60.0
@@ -84,6 +87,22 @@ class _Span:
         return end if end is None or start is None else end.minus(start)
 
 
+class _Basis(NamedTuple):
+    """What the figures of a window are made of."""
+
+    newest: EngineCounters | None
+    first: Counts
+    last: Counts
+    length_s: float | None  # None over a whole window without a change
+    is_span: bool
+
+    def is_that_of(self, other: "_Basis") -> bool:
+        """Compared by identity: who adds to counts makes new ones."""
+        return all(mine is theirs for mine, theirs in zip(self[:3], other[:3], strict=True)) and (
+            self[3:] == other[3:]
+        )
+
+
 class Window:
     """Takes scrapes and gaps in, gives the newest figures out. Memory and work a scrape are bounded."""
 
@@ -99,6 +118,10 @@ class Window:
         self._newest: EngineCounters | None = None
         self._in_gap = False
         self._stands_still = False  # the newest two scrapes were the same
+        self._totals: Totals | None = None  # as of the newest scrape, once asked for
+        self._made: dict[
+            str, tuple[_Basis, Any]
+        ] = {}  # the newest samples and what they are made of
 
     def add(self, time_s: float, counters: EngineCounters) -> None:
         """Take in a good scrape, made at ``time_s`` on the caller's monotonic clock."""
@@ -114,6 +137,7 @@ class Window:
             self._keep(_Point(time_s, self._points[-1].counts))
             return
         self._stands_still = same
+        self._totals = None
         since_s = self._points[0].time_s if self._points else time_s
         restarted = False
         for series in counters.engines:
@@ -140,32 +164,63 @@ class Window:
     def engine(self) -> EngineSample | None:
         """The scheduler and the cache; ``None`` before the first scrape and while scrapes fail."""
         newest = self._fresh()
-        return None if newest is None else self._engine(newest, self._span(self.window_s))
+        if newest is None:
+            return None
+        span = self._span(self.window_s)
+        return self._once("engine", span, self.window_s, lambda: self._engine(newest, span))
 
     def speculation(self) -> SpeculationSample | None:
         """Acceptance; ``None`` before the first scrape and while scrapes fail."""
         newest = self._fresh()
         if newest is None:
             return None
-        return self._speculation(newest, self._span(self.window_s), self.totals())
+        span = self._span(self.window_s)
+        return self._once(
+            "speculation",
+            span,
+            self.window_s,
+            lambda: self._speculation(newest, span, self.totals()),
+        )
 
     def latency(self) -> LatencySample | None:
         """Latencies; ``None`` before the first scrape and while scrapes fail."""
-        return None if self._fresh() is None else _latency(self._span(self.latency_window_s))
+        if self._fresh() is None:
+            return None
+        span = self._span(self.latency_window_s)
+        return self._once("latency", span, self.latency_window_s, lambda: _latency(span))
+
+    def _once(self, name: str, span: _Span, whole_s: float, make: Callable[[], _T]) -> _T:
+        """The sample made before, the same object, where it is made of the same.
+
+        While nothing moves over a whole window, what was said of one goes on to hold: whether it reached
+        back to the tenth scrape or the eleventh is no news.
+        """
+        rests = span.first is span.last and span.length_s >= whole_s
+        length_s = None if rests else span.length_s
+        basis = _Basis(self._newest, span.first, span.last, length_s, len(self._points) > 1)
+        kept = self._made.get(name)
+        if kept is not None and basis.is_that_of(kept[0]):
+            found: _T = kept[1]
+            return found
+        sample = make()
+        self._made[name] = basis, sample
+        return sample
 
     def totals(self) -> Totals | None:
         """Counters over all epochs; they stay while scrapes fail."""
         if not self._tracks:
             return None
-        sums = _sum(track.session_totals() for track in self._tracks.values())
-        return Totals(
-            drafts=sums.get("drafts"),
-            draft_tokens=sums.get("draft_tokens"),
-            accepted_tokens=sums.get("accepted_tokens"),
-            accepted_by_position=positions_of(sums),
-            prompt_tokens=sums.get("prompt_tokens"),
-            generation_tokens=sums.get("generation_tokens"),
-        )
+        if self._totals is None:
+            sums = _sum(track.session_totals() for track in self._tracks.values())
+            self._totals = Totals(
+                drafts=sums.get("drafts"),
+                draft_tokens=sums.get("draft_tokens"),
+                accepted_tokens=sums.get("accepted_tokens"),
+                accepted_by_position=positions_of(sums),
+                prompt_tokens=sums.get("prompt_tokens"),
+                generation_tokens=sums.get("generation_tokens"),
+            )
+        return self._totals
 
     @property
     def inconsistent(self) -> bool:

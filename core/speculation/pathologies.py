@@ -5,7 +5,7 @@ behind a finding, and how to tell the possibilities apart, stands in ``pathology
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Literal
 
@@ -19,6 +19,9 @@ from specpanel.core.speculation.counted import (
 )
 from specpanel.core.speculation.pathology_causes import LikelyCause, likely_causes
 from specpanel.core.speculation.stalling import Stall
+
+# Findings whose evidence grows with time alone. All else follows from the counts.
+_TELL_TIME = frozenset({"no-drafts", "nothing-proposed"})
 
 Severity = Literal["error", "warning", "note"]
 
@@ -73,6 +76,7 @@ class PathologyWatch:
         self._number: tuple[int, str] | None = None
         self._uncounted: tuple[int, int] | None = None  # generation tokens, first and newest
         self._stall = Stall()
+        self._judged: tuple[Counted, str | None] | None = None  # what `_counted` was found from
         self._counted: tuple[Pathology, ...] = ()
         self.found: tuple[Pathology, ...] = ()
 
@@ -81,14 +85,16 @@ class PathologyWatch:
         number = (frame.epoch, frame.server.url)
         if number != self._number:
             self._number, self._epoch, self._uncounted = number, CountedEpoch(), None
-            self._counted = ()
+            self._counted, self._judged = (), None
         point = counted(frame)
         if point is not None:
             self._epoch.add(point)
-            drafter = frame.server.drafter
-            self._counted = counter_pathologies(self._epoch, drafter)
+            basis = replace(point, time_s=0.0), frame.server.drafter
+            if basis != self._judged or any(one.code in _TELL_TIME for one in self._counted):
+                self._judged = basis
+                self._counted = counter_pathologies(self._epoch, frame.server.drafter)
         elif frame.scrape.state == "ok" and frame.totals is not None:
-            self._counted = self._without_counters(frame)
+            self._counted, self._judged = self._without_counters(frame), None
         self._stall.take(frame)
         self.found = (*_stalled(self._stall), *self._counted)
         return self.found

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from specpanel.core.devices.host import HostReader
+import psutil
+
+from specpanel.core.devices.host import HostReader, read_memory
 
 BUSY = "import sys\nblock = bytearray(64 << 20)\nprint('up', flush=True)\nwhile True: pass"
 
@@ -41,3 +44,18 @@ def test_a_busy_process_is_seen_until_it_is_gone() -> None:
     second = reader.read()
     assert second.cpu_percent is not None
     assert 0 <= second.cpu_percent <= 100
+
+
+def test_the_kernels_table_of_memory_is_read_and_where_there_is_none_psutil_tells(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "meminfo"
+    table.write_text(
+        "MemTotal:       1000 kB\nMemFree:  10 kB\nMemAvailable:    400 kB\nSwapCached:  7 kB\n"
+        "SwapTotal:       50 kB\nSwapFree:        20 kB\n"
+    )
+    assert read_memory(table) == (600 * 1024, 1000 * 1024, 30 * 1024, 50 * 1024)
+    for text in ("MemTotal: 1000 kB\n", "", "MemTotal: many kB\nMemAvailable: few kB\n"):
+        table.write_text(text)
+        assert read_memory(table).total == psutil.virtual_memory().total
+    assert read_memory(tmp_path / "absent").total == psutil.virtual_memory().total

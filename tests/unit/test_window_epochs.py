@@ -464,3 +464,29 @@ def test_scrapes_that_are_the_same_object_count_like_those_that_only_look_the_sa
             second += gap_s
             quick.gap(second)
             thorough.gap(second)
+
+
+def test_over_a_window_in_which_nothing_moves_the_figures_are_the_same_objects() -> None:
+    window = Window(window_s=5.0, latency_window_s=8.0)
+    moving = [scrape(body(drafts=10 * n, accepted=20 * n, generated=40 * n)) for n in range(1, 4)]
+    for second, counters in enumerate(moving):
+        window.add(float(second), counters)
+    before = window.speculation(), window.engine(), window.latency()
+    for second in range(3, 16):
+        window.add(second + (0.01 if second % 2 else 0.0), moving[-1])
+    resting = window.speculation(), window.engine(), window.latency()
+    assert resting != before
+    assert resting[0] is not None
+    assert resting[0].drafts == 0
+    window.add(16.0, moving[-1])
+    assert all(
+        now is then
+        for now, then in zip(
+            (window.speculation(), window.engine(), window.latency()), resting, strict=True
+        )
+    )
+    window.add(17.0, scrape(body(drafts=60, accepted=120, generated=240)))
+    again = window.speculation()
+    assert again is not None
+    assert again.drafts == 30
+    assert window.totals() is not None
