@@ -182,7 +182,7 @@ def drift_alarm() -> str | None:
     return None if root is None else vllm_source.drift_text(vllm_source.read(root))
 
 
-def numbers(text: str, flag: str, *, least: int = 1) -> list[int]:
+def numbers(text: str, flag: str, *, least: int = 1, what: str = "a length in tokens") -> list[int]:
     """The whole numbers in ``text``, with commas between them."""
     from specpanel.core.errors import ConfigurationError
 
@@ -190,7 +190,7 @@ def numbers(text: str, flag: str, *, least: int = 1) -> list[int]:
     for part in text.replace(" ", "").split(","):
         if not (part.isascii() and part.isdigit()) or not least <= int(part) <= 10_000_000:
             raise ConfigurationError(
-                f"{flag} has {part[:20]!r}, which is not a length in tokens",
+                f"{flag} has {part[:20]!r}, which is not {what}",
                 f"Write whole numbers with commas between them: {flag} 512,4096.",
             )
         found.append(int(part))

@@ -128,7 +128,6 @@ def _request(
 
     from specpanel.app.cli.mla import geometry, numbers
     from specpanel.kernels.calibrate import Grid
-    from specpanel.kernels.errors import MLAError
     from specpanel.kernels.measuring import gpu_is_loaded
     from specpanel.kernels.request import ENGINES, Request, usual_grid, usual_topk
 
@@ -144,15 +143,12 @@ def _request(
             raise ConfigurationError(
                 f"{flag} {value[:40]!r} is unknown", f"One of: {', '.join(known)}."
             )
-    try:
-        dims = geometry(model)
-    except MLAError as error:
-        raise ConfigurationError(error.message, error.fix) from None
+    dims = geometry(model)
     slow = device == "cpu" or (device == "auto" and not gpu_is_loaded())
     usual = usual_grid(dims, slow=slow)
     wanted = topk or usual_topk(dims, slow=slow)
     grid = Grid(
-        heads=tuple(numbers(heads, "--heads")) if heads else usual.heads,
+        heads=tuple(numbers(heads, "--heads", what="a number of heads")) if heads else usual.heads,
         queries=tuple(numbers(query, "--query")) if query else usual.queries,
         contexts=tuple(numbers(context, "--context", least=0)) if context else usual.contexts,
     )

@@ -28,9 +28,13 @@ def recording_called(name: str) -> Path:
     """The file of a recording: a path, else the run of that name.
 
     Raises:
-        ConfigurationError: there is neither such a file nor such a run.
+        ConfigurationError: ``name`` is empty, or there is neither such a file nor such a run.
         RecordingError: the folder of recordings cannot be read.
     """
+    if not name.strip():
+        raise ConfigurationError(
+            f"no recording is called {name!r}", "specpanel runs lists them; last is the newest."
+        )
     path = Path(name)
     # What exists and cannot be read is told by whoever reads it, with its own reason.
     with suppress(OSError, ValueError):

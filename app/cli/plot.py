@@ -72,7 +72,10 @@ def plot(
         from specpanel.core.session.endings import how_it_ended
         from specpanel.core.session.history import read_run
 
-        ending = how_it_ended(read_run(file))
+        run = read_run(file)
+        ending = how_it_ended(run)
+        if ending is None and run.ended == "interrupted":
+            ending = "the run was interrupted"
         raise RecordingError(
             f"there is no {name} to draw in {file.stem} ({absent.removeprefix('n/a: ')})"
             + ("" if ending is None else f"; {ending}")

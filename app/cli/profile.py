@@ -130,8 +130,8 @@ def new(
         named = Profile.model_validate({**profile.model_dump(), "name": name})
     except ValidationError:
         raise ConfigurationError(
-            f"{name} cannot be the name of a profile",
-            "Use letters, digits, dot, dash and underscore, and begin with a letter or digit.",
+            f"{name[:80]!r} cannot be the name of a profile",
+            "Use up to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
         ) from None
     typer.echo(str(write_profile(named, overwrite=force)))
     if source is None and base is not None:

@@ -43,6 +43,7 @@ from specpanel.core.session.targets import with_model_paths
 from specpanel.core.settings.profile import Profile
 from specpanel.core.speculation.context_decay import context_decay
 from specpanel.core.speculation.verdict import Verdict
+from specpanel.core.traffic.capture import refuse_no_file
 from specpanel.core.traffic.prompts import builtin_prompts, choose, read_prompts
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
@@ -323,6 +324,8 @@ class Session:
 
     def _prompts(self) -> tuple[Prompt, ...]:
         traffic = self.plan.profile.traffic
+        if traffic.capture is not None:
+            refuse_no_file(traffic.capture)
         found = read_prompts(traffic.prompts) if traffic.prompts else builtin_prompts()
         return choose(found, traffic.kinds, traffic.seed)
 

@@ -144,10 +144,16 @@ def find_profile(name: str) -> Path:
     if name.endswith(".toml") or os.sep in name:
         path = Path(os.path.expanduser(name))
         if not _is_file(path):
+            if os.path.exists(path):  # unlike Path's, it has an answer for every name
+                raise ConfigurationError(f"{path} is not a file", "Name a profile's TOML file.")
             raise ConfigurationError(
                 f"there is no profile at {path}", "specpanel profile list shows what there is."
             )
         return path
+    if not name.strip():
+        raise ConfigurationError(
+            f"there is no profile called {name!r}", "specpanel profile list shows all."
+        )
     for folder in (profiles_folder(), PRESETS):
         path = folder / f"{name}.toml"
         if _is_file(path):

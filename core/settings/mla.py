@@ -75,7 +75,7 @@ def _setting(
 class Mla(BaseModel):
     """Attention and MLA switches; all left to vLLM where absent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     attention_backend: str | None = _setting(
         "Attention backend of the target; the drafter has its own.", flag="--attention-backend"

@@ -58,8 +58,11 @@ def contradicting_flag(arguments: tuple[str, ...]) -> str | None:
     return None
 
 
+MOST_REQUESTS = 1_000_000_000
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Target(_Section):
@@ -160,6 +163,7 @@ class Traffic(_Section):
     requests: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_REQUESTS,
         description="Requests to send; until stopped or --duration where absent.",
     )
     duration_s: float | None = Field(
@@ -175,7 +179,10 @@ class Traffic(_Section):
         "concurrency then only caps it.",
     )
     warmup: int = Field(
-        default=2, ge=0, description="Requests sent first and left out of every figure."
+        default=2,
+        ge=0,
+        le=MOST_REQUESTS,
+        description="Requests sent first and left out of every figure.",
     )
     max_tokens: int = Field(default=128, ge=1, description="Longest answer, in tokens.")
     temperature: float = Field(

@@ -97,6 +97,23 @@ class Capture:
         )
 
 
+def refuse_no_file(path: Path) -> None:
+    """Say before anything is started that nothing can be captured there.
+
+    Raises:
+        RecordingError: something is there that is no file.
+    """
+    try:
+        there = path.exists() and not path.is_file()
+    except OSError:
+        return  # who opens it says why it cannot
+    if there:
+        raise RecordingError(
+            f"{path} is no file, so nothing can be captured into it",
+            "Name another with traffic.capture.",
+        )
+
+
 def _mark(system: str | None, text: str) -> bytes:
     return hashlib.sha256(f"{system or ''}\0{text}".encode()).digest()[:16]
 

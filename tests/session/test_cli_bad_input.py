@@ -23,7 +23,7 @@ def specpanel(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(bench.folder)
     yield CommandLine(monkeypatch, capsys)
-    assert not servers_folder().exists(), "something wrote a state file"
+    assert list(servers_folder().glob("*")) == [], "something wrote a state file"
     bench.assert_nothing_left()
 
 
@@ -78,6 +78,9 @@ BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     ),
     "profile that is binary": (("run", "./binary.toml"), 2, ("binary.toml", "UTF-8")),
     "profile with a typo": (("run", "./typo.toml"), 2, ("typo.toml", "line 3", "dtype")),
+    "profile without a name": (("run", ""), 2, ("called ''", "profile list")),
+    "recording without a name": (("watch", "--replay", ""), 2, ("''", "specpanel runs")),
+    "chart of nothing named": (("plot", ""), 2, ("''", "specpanel runs")),
     "unknown profile": (("run", "demo-ngrm"), 2, ("demo-ngrm", "demo-ngram")),
     "profile file that is not there": (("run", "./nowhere.toml"), 2, ("nowhere.toml",)),
     "unknown setting": ((*RUN, "--set", "engine.prot=1"), 2, ("engine.prot", "engine.port")),
@@ -93,6 +96,10 @@ BAD: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     ),
     "no requests": ((*RUN, "--requests", "0"), 2, ("--requests",)),
     "time backwards": ((*RUN, "--duration", "-1"), 2, ("--duration",)),
+    "more requests than can be counted": ((*RUN, "-n", "9" * 30), 2, ("--requests", "1000000000")),
+    "time without end": ((*RUN, "--duration", "inf"), 2, ("--duration", "finite")),
+    "rate that is no number": ((*RUN, "--rate", "nan"), 2, ("--rate",)),
+    "capture into a folder": ((*RUN, "--capture", "."), 1, ("is no file", "traffic.capture")),
     "prompts that are not there": ((*RUN, "--prompts", "none.jsonl"), 2, ("none.jsonl",)),
     "interpreter that is not there": (
         ("run", "--model", "model", "--python", "/no/python"),

@@ -310,7 +310,7 @@ PROFILES = st.fixed_dictionaries(
         "traffic": st.fixed_dictionaries(
             {},
             optional={
-                "duration_s": st.one_of(SECONDS, st.just(float("inf"))),
+                "duration_s": SECONDS,
                 "kinds": st.lists(SOME, max_size=3),
                 "prompts": st.just("/a b/ü.jsonl"),
                 "temperature": st.floats(0, 2),

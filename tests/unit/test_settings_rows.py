@@ -104,7 +104,7 @@ def test_what_is_typed_becomes_the_value_and_back(dotted: str, text: str, value:
         ("drafter.k", "0", "must be above 0"),
         ("drafter.k", "129", "must be at most 128"),
         ("engine.port", "70000", "must be at most 65535"),
-        ("engine.gpu_memory_utilization", "nan", "must be"),
+        ("engine.gpu_memory_utilization", "nan", "not a finite number"),
         ("target.model", "", "is needed"),
         ("target.dtype", "int9", "not one of"),
         ("engine.arguments", "--a 'b", "no closing quotation"),
