@@ -78,7 +78,7 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, ThemeFile], 
     failures: list[ThemeFailure] = []
     paths = [folder / f"{name}.toml" for name in SHIPPED]
     if user_folder is not None and user_folder.is_dir():
-        paths += sorted(user_folder.glob("*.toml"))
+        paths += sorted(path for path in user_folder.glob("*.toml") if path.is_file())
     for path in paths:
         try:
             theme = parse_theme(path.read_text(encoding="utf-8"), path, themes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from specpanel.app.tui.keys import KEYS, Key, Scope
+from specpanel.core.ordinary import read_ordinary
 
 SETTINGS_FILE = "config.toml"
 TABLE = "keys"
@@ -46,6 +47,7 @@ _ACTIVE_TOGETHER: tuple[tuple[Scope, ...], ...] = (
     ("error",),
     ("help",),
 )
+_LIMIT_BYTES = 1 << 20
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super"})
 _NAMED = frozenset(key.value for key in Keys)
 _SHORT = {"escape": "esc", "pageup": "pgup", "pagedown": "pgdn", "delete": "del"}
@@ -105,8 +107,7 @@ def read_keymap(path: Path | None = None) -> tuple[Keymap, list[str]]:
     """
     where = settings_path() if path is None else path
     try:
-        with where.open("rb") as file:
-            found = tomllib.load(file)
+        found = tomllib.loads(read_ordinary(where, _LIMIT_BYTES, pipes=False).decode())
     except FileNotFoundError:
         return Keymap(), []
     except OSError as error:

@@ -5,11 +5,14 @@ import os
 from pathlib import Path
 
 from specpanel.core.errors import SpecpanelError
+from specpanel.core.ordinary import read_ordinary
 from specpanel.core.private import private_opener
 from specpanel.core.settings.paths import data_folder
 from specpanel.kernels.calibrate import Calibration, dump, load
 from specpanel.kernels.dims import MLADims
 from specpanel.kernels.errors import MLAError
+
+_LIMIT_BYTES = 16 << 20
 
 
 def calibration_path(nope: int, rope: int, v: int, lora: int) -> Path:
@@ -20,7 +23,7 @@ def saved_calibration(dims: MLADims) -> Calibration | None:
     """The last calibration of this geometry; None where there is none that can be read."""
     path = calibration_path(dims.nope, dims.rope, dims.v, dims.lora)
     try:
-        return load(path.read_text(encoding="utf-8"))
+        return load(read_ordinary(path, _LIMIT_BYTES, pipes=False).decode())
     except (OSError, UnicodeDecodeError, MLAError):
         return None  # it was never made, or by another version: it is made anew with one key
 

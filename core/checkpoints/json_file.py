@@ -1,10 +1,12 @@
 """A checkpoint's JSON files, read as data, with a reason that a person understands where one is none."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any, NoReturn
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.ordinary import read_ordinary
 
 LIMIT_BYTES = 4 * 1024 * 1024
 
@@ -16,16 +18,16 @@ def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
         ConfigurationError: not there, not readable, too large, not JSON, or no object.
     """
     try:
-        size = file.stat().st_size
-        if size > limit_bytes:
-            _reject(file, f"has {size / 1e6:.0f} MB, too much for a model's configuration")
-        values = json.loads(file.read_text(encoding="utf-8"), parse_constant=_constant)
+        content = read_ordinary(file, limit_bytes, pipes=False)
+        values = json.loads(content.decode("utf-8"), parse_constant=_constant)
     except FileNotFoundError:
         raise ConfigurationError(
             f"the folder {file.parent} holds no {file.name}",
             "Give the folder of a Hugging Face checkpoint.",
         ) from None
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            _reject(file, f"{error.strerror}, too much for a model's configuration")
         _reject(file, f"cannot be read ({error.strerror})")
     except UnicodeDecodeError:
         _reject(file, "is not text in UTF-8")

@@ -3,6 +3,8 @@
 import hashlib
 from pathlib import Path
 
+from specpanel.core.ordinary import read_ordinary
+
 _FILES = ("tokenizer.json", "tekken.json", "tokenizer.model", "vocab.json", "tiktoken.model")
 _LIMIT_BYTES = 64 * 1024 * 1024
 
@@ -16,8 +18,8 @@ def tokenizer_digest(folder: Path) -> str | None:
     for name in _FILES:
         file = folder / name
         try:
-            if file.is_file() and file.stat().st_size <= _LIMIT_BYTES:
-                return f"{name}:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+            if file.is_file():
+                return f"{name}:{hashlib.sha256(read_ordinary(file, _LIMIT_BYTES)).hexdigest()}"
         except OSError:
             return None
     return None

@@ -5,6 +5,7 @@ type, shape and place (https://github.com/huggingface/safetensors).
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 from specpanel.core.checkpoints.json_file import read_json
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.ordinary import open_ordinary
 
 INDEX_FILE = "model.safetensors.index.json"
 HEADERS_READ = 4  # the rest of a checkpoint in many files has the same mixture of types
@@ -122,9 +124,9 @@ def _count(tensor: str, entry: Any, by_type: dict[str, int], shapes: dict[str, S
 def _header(file: Path) -> dict[str, Any]:
     """The header of a safetensors file; empty where it is none."""
     try:
-        with file.open("rb") as stream:
+        with open_ordinary(file, pipes=False) as stream:
             size = int.from_bytes(stream.read(8), "little")
-            if not 2 <= size <= min(_HEADER_LIMIT_BYTES, file.stat().st_size):
+            if not 2 <= size <= min(_HEADER_LIMIT_BYTES, os.fstat(stream.fileno()).st_size):
                 return {}
             values = json.loads(stream.read(size))
     except (OSError, ValueError, RecursionError):

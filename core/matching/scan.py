@@ -12,6 +12,7 @@ from specpanel.core.checkpoints.config import CONFIG_FILE, parse_config
 from specpanel.core.checkpoints.drafters import Candidate, recognise
 from specpanel.core.checkpoints.json_file import read_json
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.ordinary import read_ordinary
 
 DEPTH = 5
 LARGEST_SCAN = 5000  # folders entered in all
@@ -108,7 +109,7 @@ def _cached(cache: Path) -> Iterator[tuple[Path, str]]:
 def _snapshot(model: Path) -> Path | None:
     """The snapshot that ``main`` points to, else the newest."""
     try:
-        commit = (model / "refs" / "main").read_text(encoding="utf-8").strip()
+        commit = read_ordinary(model / "refs" / "main", 4096, pipes=False).decode().strip()
         if commit and "/" not in commit and (model / "snapshots" / commit).is_dir():
             return model / "snapshots" / commit
     except (OSError, UnicodeDecodeError):

@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from specpanel.core.errors import ConfigurationError, RecordingError
 from specpanel.core.monitor.frame import Frame
 from specpanel.core.monitor.recording import SCHEMA_VERSION
+from specpanel.core.ordinary import open_ordinary
 from specpanel.core.session.bookends import CLOSED, Writer, writer_of
 from specpanel.core.session.history_figures import (
     Figures,
@@ -228,7 +229,7 @@ class _NoRecordingError(Exception):
 
 def _ends(path: Path) -> tuple[list[bytes], list[bytes]]:
     """Whole lines of the head, and of the tail from the last one back; the tail may be the head."""
-    with path.open("rb") as file:
+    with open_ordinary(path, pipes=False) as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(HEAD_BYTES)
         if size <= HEAD_BYTES:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from specpanel.core.errors import RecordingError
 from specpanel.core.monitor.frame import Interval
+from specpanel.core.ordinary import lines_of
 from specpanel.core.session.history import PastRun
 from specpanel.core.session.history_figures import Figures, Value
 from specpanel.core.session.switching import Change, differences
@@ -133,14 +134,13 @@ def measured_requests(path: Path) -> list[RequestRecord]:
 
 def _request_lines(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        with path.open("rb") as file:
-            for text in file:
-                if b'"kind": "request"' not in text[:80]:
-                    continue
-                with suppress(ValueError, RecursionError):
-                    found = json.loads(text)
-                    if isinstance(found, dict) and found.get("kind") == "request":
-                        yield found
+        for text in lines_of(path):
+            if b'"kind": "request"' not in text[:80]:
+                continue
+            with suppress(ValueError, RecursionError):
+                found = json.loads(text)
+                if isinstance(found, dict) and found.get("kind") == "request":
+                    yield found
     except OSError as error:
         raise RecordingError(
             f"the recording {path} cannot be read: {error.strerror or error}"

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.ordinary import read_ordinary
 from specpanel.core.traffic.records import Prompt
 
 KINDS = ("chat", "code", "maths", "story", "repetition")
 OWN_KIND = "own"  # the class of a user's prompt that names none
 
+_LIMIT_BYTES = 256 * 1024 * 1024
 _TEXT_KEYS = ("text", "prompt", "messages")
 _JSONL_SUFFIXES = (".jsonl", ".ndjson")
 
@@ -97,7 +99,7 @@ def choose(prompts: Sequence[Prompt], kinds: Sequence[str], seed: int) -> tuple[
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        content = path.read_bytes()
+        content = read_ordinary(path, _LIMIT_BYTES)
     except OSError as error:
         raise ConfigurationError(
             f"the prompts in {path} cannot be read: {error.strerror or error}",

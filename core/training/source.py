@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.inside import INSIDE
+from specpanel.core.ordinary import read_ordinary
 from specpanel.core.training.conversations import (
     Conversation,
     Reading,
@@ -20,6 +21,7 @@ from specpanel.core.training.conversations import (
 from specpanel.core.training.prompt_set import builtin_conversations
 from specpanel.core.training.recipe import Data
 
+_LIMIT_BYTES = 2 << 30
 _DEADLINE_S = 600.0
 
 
@@ -107,7 +109,7 @@ def _read(data: Data, trainer_python: str) -> Reading:
     if path.is_dir():
         return read_lines(_dataset_lines(path, trainer_python), path.name, answers_needed=given)
     try:
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = read_ordinary(path, _LIMIT_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:
         raise ConfigurationError(
             f"the training data {path} cannot be read: {error.strerror or error}",
@@ -129,7 +131,7 @@ def _dataset_lines(folder: Path, trainer_python: str) -> Iterable[bytes]:
     """Rows of a data set that ``datasets`` wrote to disk, or of the JSONL files in a folder."""
     files = sorted(folder.glob("*.jsonl"))
     if files and not (folder / "state.json").exists():
-        return [line for file in files for line in file.read_bytes().splitlines()]
+        return [line for file in files for line in read_ordinary(file, _LIMIT_BYTES).splitlines()]
     return dataset_rows(folder, trainer_python)
 
 
