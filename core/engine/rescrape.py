@@ -1,14 +1,7 @@
 """The metrics of one server, scraped again and again: only the lines that changed are read. Pure."""
 
-from specpanel.core.engine.metrics import (
-    PREFIX,
-    Exposition,
-    Sample,
-    exposition_of,
-    refuse_or_explain,
-    sample_of,
-    samples_of,
-)
+from specpanel.core.engine.exposition import PREFIX, Sample, sample_of, samples_of
+from specpanel.core.engine.metrics import Exposition, exposition_of, refuse_or_explain
 
 MOST_CHARACTERS = 1 << 20
 """Of a part of a body that is remembered; vLLM's is about 50,000, and 64 engines have 4 million."""

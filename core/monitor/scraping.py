@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from specpanel.core.engine.client import DEADLINE_S, EngineClient, Health
-from specpanel.core.engine.metrics import EngineCounters, ExpositionError
+from specpanel.core.engine.exposition import ExpositionError
+from specpanel.core.engine.metrics import EngineCounters
 from specpanel.core.engine.rescrape import ExpositionReader
 from specpanel.core.engine.several import together
 
