@@ -37,8 +37,8 @@ def shown(record_property: Callable[[str, object], None]) -> Callable[..., None]
 
     def note(fault: str, *, lost_s: float | None = None, said: str = "") -> None:
         lost = "" if lost_s is None else f"{lost_s:.2f} s lost"
-        words = " ".join(said.split())
-        record_property(FAULT, f"{fault:<60} {lost:<12} {words[:200]}".rstrip())
+        last = said.strip().rpartition("\n")[2]
+        record_property(FAULT, f"{fault:<60} {lost:<12} {last}".rstrip())
 
     return note
 

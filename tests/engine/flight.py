@@ -61,6 +61,7 @@ class Watch:
 
     def last_frame(self) -> dict[str, Any] | None:
         frames = self.of_kind("frame")
+        assert frames or self.child.poll() is None, f"it ended without a Frame: {self.said}"
         return frames[-1] if frames else None
 
     def scrape_is(self, state: str) -> bool:
