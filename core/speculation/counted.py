@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from specpanel.core.monitor.frame import Frame, Interval
 from specpanel.core.speculation.intervals import wilson
 
-MOST_POINTS = 3600
+MOST_POINTS = 1200
 DESIGN_EFFECT = 3.0  # steps of one request are alike: three of them tell about as much as one
 Z = 3.0  # a look every second is many looks
 CONFIDENCE = 0.9973  # of Z
