@@ -70,19 +70,23 @@ def tune(
     from specpanel.core.errors import ConfigurationError
     from specpanel.core.lab.tuning import tuned, with_schedule
     from specpanel.core.monitor.recording import line
-    from specpanel.core.settings.files import write_profile
+    from specpanel.core.settings.files import require_free, write_profile
 
     flags = {"--prompts": prompts, "--python": python, "--port": port}
     more = [] if max_tokens is None else [f"traffic.max_tokens={max_tokens}"]
-    profile: Profile = options.resolved_profile(name, flags, [*(assignments or []), *more], ())
+    given = [*(assignments or []), *more]
+    profile: Profile = options.resolved_profile(name, flags, given, ())
     if profile.drafter.draft_tokens is None:
         raise ConfigurationError("tuning K needs a drafter with a K", "Name a profile with one.")
     at, tried = whole_numbers("--loads", loads), whole_numbers("--ks", ks)
     compared_at = () if no_verify else whole_numbers("--verify", verify or f"{at[0]},{at[-1]}")
+    new_name = write or f"{profile.name.split('+')[0]}-tuned"[:64]
+    own = _own(name, flags, given, profile)
+    require_free(new_name, overwrite=force)
     experiment, result = _curve(profile, at, tried, blocks, source, as_json=as_json)
     found = tuned(experiment, result, profile)
-    after = with_schedule(profile, found, write or f"{profile.name.split('+')[0]}-tuned"[:64])
-    path = write_profile(after, overwrite=force)
+    after = with_schedule(profile, found, new_name)
+    path = write_profile(with_schedule(own, found, new_name), overwrite=force)
     table = {**asdict(found), "profile": str(path)}
     kept = _keep(profile, experiment, table)
     typer.echo(line("tuned", {**table, "id": kept}) if as_json else tuned_text(table))
@@ -90,6 +94,17 @@ def tune(
         _verify(profile, found, after, load, minutes, as_json=as_json)
     if no_verify:
         talk("not compared with a fixed K: specpanel compare tells what the schedule gains")
+
+
+def _own(name: str, flags: dict[str, Any], given: list[str], profile: "Profile") -> "Profile":
+    """What of ``profile`` belongs into a file: not what the environment gave, but the drafter that ran."""
+    from specpanel.core.errors import ConfigurationError
+
+    try:
+        own: Profile = options.resolved_profile(name, flags, given, (), environment=False)
+    except ConfigurationError:  # the environment gives what the file lacks
+        return profile
+    return own.model_copy(update={"drafter": profile.drafter})
 
 
 def _curve(

@@ -124,6 +124,8 @@ def find_run(name: str, folder: Path | None = None) -> PastRun:
         ConfigurationError: there is none, or several begin so.
         RecordingError: the folder cannot be read.
     """
+    if not name:
+        raise ConfigurationError("a run's name cannot be empty", _FIX)
     runs = past_runs(folder)
     for run in runs:
         if name in (run.id, run.path.name):
@@ -134,7 +136,7 @@ def find_run(name: str, folder: Path | None = None) -> PastRun:
             return read_run(path)
     if name == "last" and runs:
         return runs[0]
-    close = [run for run in runs if name and run.id.startswith(name)]
+    close = [run for run in runs if run.id.startswith(name)]
     if len(close) == 1:
         return close[0]
     if close:

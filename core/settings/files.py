@@ -186,18 +186,28 @@ def profile_text(profile: Profile) -> str:
     return tomli_w.dumps({"schema_version": table.pop("schema_version"), **table})
 
 
+def require_free(name: str, *, overwrite: bool = False) -> Path:
+    """Where a profile of that name would be written.
+
+    Raises:
+        ConfigurationError: a file of that name is there already, and is not to be written over.
+    """
+    path = profiles_folder() / f"{name}.toml"
+    if path.exists() and not overwrite:
+        raise ConfigurationError(
+            f"there is already a profile called {name} at {path}",
+            "Choose another name, or say --force.",
+        )
+    return path
+
+
 def write_profile(profile: Profile, *, overwrite: bool = False) -> Path:
     """Write the profile into the user's folder; whole or not at all.
 
     Raises:
         ConfigurationError: a file of that name is there already, or the folder is not writable.
     """
-    path = profiles_folder() / f"{profile.name}.toml"
-    if path.exists() and not overwrite:
-        raise ConfigurationError(
-            f"there is already a profile called {profile.name} at {path}",
-            "Choose another name, or say --force.",
-        )
+    path = require_free(profile.name, overwrite=overwrite)
     partial = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

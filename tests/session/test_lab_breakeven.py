@@ -13,6 +13,7 @@ import pytest
 from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
 
 from specpanel.core.lab.store import INTERRUPTED, Store
+from specpanel.core.settings.paths import profiles_folder
 
 PROFILE = """schema_version = 1
 [target]
@@ -96,6 +97,18 @@ def test_a_list_of_loads_that_is_none_is_refused(bench: Workbench) -> None:
     panel = lab(bench, "breakeven", "--loads", "1,x")
     assert panel.end() == 2
     assert "whole numbers" in panel.err
+
+
+def test_tune_refuses_a_name_that_is_taken_before_it_measures(
+    bench: Workbench, own_folders: Path
+) -> None:
+    taken = profiles_folder() / "bench-tuned.toml"
+    taken.parent.mkdir(parents=True)
+    taken.write_text("schema_version = 1\n")
+    panel = lab(bench, "tune", "--loads", "1,4", "--ks", "2,4")
+    assert panel.end() == 2
+    assert "already a profile called bench-tuned" in panel.err
+    assert panel.of_kind("experiment") == []
 
 
 @pytest.mark.long
