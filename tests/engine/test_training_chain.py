@@ -24,21 +24,32 @@ def of(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
-def test_a_tiny_target_is_asked_extracted_and_trained_against(
-    specpanel, tiny: Path, tmp_path: Path, port: str
-) -> None:
-    """Online: the target's own answers, its own states, and a loss that falls."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        other = probe.getsockname()[1]
-    ports = ("--set", f"engine.port={port}", "--set", f"extraction.port={other}")
-    folder = tmp_path / "run"
+@pytest.fixture(scope="module")
+def chained(specpanel, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The whole chain over the tiny target, online, as the command line does it."""
     run = specpanel.run(
-        *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
-        *(*ports, "--set", "trainer.checkpoint_freq=0.5"),  # one on the way, one at the end
+        *("train", "train-tiny", "--model", str(tiny), "--json"),
+        *("--folder", str(tmp_path_factory.mktemp("chain") / "run")),
+        *(*ports(), "--set", "trainer.checkpoint_freq=0.5"),  # one on the way, one at the end
         seconds=900,
     )
     assert run.code == 0, run.err
+    return run
+
+
+def ports() -> tuple[str, ...]:
+    """Ports that were free a moment ago, for the two servers of a training."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        found = one.getsockname()[1], other.getsockname()[1]
+    return ("--set", f"engine.port={found[0]}", "--set", f"extraction.port={found[1]}")
+
+
+def test_a_tiny_target_is_asked_extracted_and_trained_against(chained, tiny: Path) -> None:
+    """Online: the target's own answers, its own states, and a loss that falls."""
+    run = chained
+    folder = Path(run.summary["folder"])
     lines = run.lines
     summary = run.summary
     names = [one["stage"] for one in summary["stages"]]
@@ -87,3 +98,41 @@ def test_a_tiny_target_is_asked_extracted_and_trained_against(
     # Nothing is left in memory.
     left = [one for one in Path("/dev/shm").glob("specpanel-*") if one.name.endswith(folder.name)]
     assert left == []
+
+
+@pytest.mark.long
+def test_a_round_beside_a_server_is_captured_trained_and_tried(
+    specpanel, chained, tiny: Path, tmp_path: Path, port: str
+) -> None:
+    """Continuous training: traffic, capture, training from what serves, an exchange in place."""
+    serving = chained.summary["best"]["path"]
+    plain = ("target.dtype=float32", "target.max_model_len=512", "engine.enforce_eager=true")
+    open_to_it = ("engine.cpu_kv_cache_gib=1", "engine.swappable=true", "traffic.warmup=0")
+    served = specpanel.run(
+        *("run", "--model", str(tiny), "--drafter", "eagle3", "--draft-model", serving, "--k", "3"),
+        *("--port", port, "--requests", "1", "--keep-running", "--no-record", "--json"),
+        *(word for one in (*plain, *open_to_it) for word in ("--set", one)),
+    )
+    assert served.code == 0, served.err
+    (name,) = (one["name"] for one in of(served.lines, "launched"))
+    folder = tmp_path / "online"
+    try:
+        done = specpanel.run(
+            *("train", "train-tiny", "--model", str(tiny), "--folder", str(folder), "--json"),
+            *("--online", "--watch", port, "--steps", "5", *ports()),
+            *("--set", "online.rounds=1", "--set", "online.requests=24", "--set", "data.heldout=8"),
+        )
+        assert done.code == 0, done.err
+    finally:
+        assert specpanel.run("stop", name).code == 0
+    (ended,) = of(done.lines, "round_ended")
+    assert (ended["conversations"], ended["steps"]) == (24, 5)
+    assert ended["result"] in ("promoted", "kept the old one", "rolled back")
+    assert ended["before"] >= 1.0
+    assert ended["candidate"] >= 1.0
+    (trainer,) = of(done.lines, "trainer")
+    assert trainer["argv"][trainer["argv"].index("--from-pretrained") + 1] == serving
+    captured = folder / "captured.jsonl"
+    assert captured.stat().st_mode & 0o077 == 0
+    assert len(captured.read_text(encoding="utf-8").splitlines()) == 24
+    assert done.lines[-1]["reason"] == "1 round is done"

@@ -1,6 +1,6 @@
-"""Run our runner over the real trainer once for each algorithm, on random hidden states, from one import.
+"""Run our runner over the real trainer once for each list of flags, on random hidden states, from one import.
 
-Reads {"runner", "folder", "target", "hidden", "layers", "vocabulary", "runs": {name: [flags]}} as JSON
+Reads {"runner", "folder", "hidden", "layers", "vocabulary", "runs": {name: [flags]}} as JSON
 on standard input, and writes {name: exit status} on standard output.
 """
 
@@ -16,7 +16,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import save_file
 
-ROWS, TOKENS = 12, 40
+ROWS, TOKENS = 6, 40
 
 
 def load(path: str) -> Any:
@@ -50,7 +50,7 @@ def one(runner: Any, name: str, flags: list[str], folder: Path) -> int:
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     place = folder / name
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     output = os.open(place / "log.txt", os.O_CREAT | os.O_WRONLY)
     os.dup2(output, 1)
     os.dup2(output, 2)
