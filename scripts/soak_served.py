@@ -32,8 +32,8 @@ from specpanel.core.traffic.prompts import builtin_prompts
 
 ROOT = Path(__file__).parents[1]
 SETTLING_S = 600.0  # memory grows from here on
-BETWEEN_S = 15.0
-TOKENS = 48
+BETWEEN_S = 30.0
+TOKENS = 24
 COUNTED = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens")
 
 
