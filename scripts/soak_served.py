@@ -121,7 +121,11 @@ def soak(url: str, seconds: float, folder: Path) -> str:
     span_s = last.at_s - first.at_s
     times = [frame.time_unix for frame in frames]
     longest_s = max(after - early for early, after in pairwise(times))
-    differing = [name for name in COUNTED if served[name] != recorded[name]]
+    differing = [
+        f"{recorded[name]} {name.replace('_', ' ')}"
+        for name in COUNTED
+        if served[name] != recorded[name]
+    ]
     counted = ", ".join(f"{served[name]} {name.replace('_', ' ')}" for name in COUNTED)
     return (
         f"## {last.at_s / 60:.0f} minutes of a real server\n\n"
@@ -137,7 +141,7 @@ def soak(url: str, seconds: float, folder: Path) -> str:
         f"{len(frames)} Frames, the longest time between two {longest_s:.1f} s, "
         f"{path.stat().st_size / last.at_s * 3600 / 1e6:.1f} MB an hour. "
         f"The server counted {counted}; the recording "
-        + ("says the same.\n" if not differing else f"differs in {', '.join(differing)}.\n")
+        + ("says the same.\n" if not differing else f"says otherwise: {', '.join(differing)}.\n")
     )
 
 

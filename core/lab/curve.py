@@ -123,7 +123,10 @@ def breakeven_conclusion(found: BreakevenFound | None) -> str:
             key=lambda point: (point.k + 1) / point.required_length,
         )
         gains = f"speculation gains from AL {length_text(best)} on"
-        if best.required_length <= 1:
+        between = best.required_interval
+        if best.required_length <= 1 and between is not None and between.high > 1:
+            gains = f"speculation gains from AL 1 on (95 % … {between.high:.2f}: little is certain)"
+        elif best.required_length <= 1:
             gains = "speculation gains at any acceptance length"
         if best.required_interval is None:
             gains += ", as far as so few blocks tell: there is no interval"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from specpanel.core.lab.arms import launch_fingerprint
+from specpanel.core.lab.curve import BreakevenFound, StepPoint, breakeven_conclusion
 from specpanel.core.lab.standing import NO_BASELINE, evidence_for, judged, required_now
 from specpanel.core.lab.store import DONE, Store
 from specpanel.core.monitor.frame import Interval
@@ -47,6 +48,22 @@ def test_a_load_with_neighbours_is_foretold_without_itself() -> None:
     assert (held.concurrency, held.measured) == (4, 1.4)
     assert held.foretold == pytest.approx(1.6)
     assert held.error == pytest.approx(1.6 / 1.4 - 1)
+
+
+@pytest.mark.parametrize(
+    ("between", "told"),
+    [
+        (Interval(0.96, 0.48, 1.91), "gains from AL 1 on (95 % … 1.91: little is certain)"),
+        (Interval(0.96, 0.93, 0.99), "gains at any acceptance length"),
+        (None, "there is no interval"),
+    ],
+)
+def test_a_length_below_one_is_as_certain_as_its_interval(
+    between: Interval | None, told: str
+) -> None:
+    point = StepPoint(1, 4, 140.0, 134.4, 0.96, between, 2.8, 2.4, 6)
+    found = BreakevenFound("ngram", (point,), (), (), 0.7, 24, 60.0, ())
+    assert told in breakeven_conclusion(found)
 
 
 def test_expected_length_adds_up_what_is_accepted_in_a_row() -> None:
