@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from specpanel.core.demo.model import demo_model as make_demo_model
 from specpanel.core.settings.paths import cache_folder
@@ -22,6 +23,10 @@ _XDG = {
 _TALKING = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 _REAL_CACHE_HOME = str(cache_folder().parent)
 REAL = "tests/engine/"
+
+# Time is judged through tests/pace.py: what Hypothesis asks of one example fails on a machine under load.
+settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded")
 
 
 def _isolate(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
