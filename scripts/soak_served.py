@@ -89,7 +89,7 @@ async def attend(
                     f"watch {last.watcher_mb:.1f} MB\n"
                 )
         await asyncio.to_thread(terminal.read_for, 4.0)  # the last counters reach the recording
-    return found
+    return [*found, minute_of(began_s, panel, watcher)]
 
 
 def counters(url: str) -> dict[str, int]:
