@@ -99,32 +99,28 @@ def counters(url: str) -> dict[str, int]:
     return {name: value for name in COUNTED if (value := getattr(total, name)) is not None}
 
 
-def recorded_growth(frames: list[Frame]) -> dict[str, int]:
-    """What the recording says that was counted between its first scrape and its last."""
-    totals = [frame.totals for frame in frames if frame.totals is not None]
-    first, last = totals[0], totals[-1]
-    return {name: getattr(last, name) - getattr(first, name) for name in COUNTED}
+def recorded(frames: list[Frame]) -> dict[str, int]:
+    """What the recording says in the end: all that the server counted, from its start on."""
+    totals = [frame.totals for frame in frames if frame.totals is not None][-1]
+    return {name: getattr(totals, name) for name in COUNTED}
 
 
 def soak(url: str, seconds: float, folder: Path) -> str:
     """The section of the page."""
     path = folder / "soak.ndjson"
-    before = counters(url)
     argv = [sys.executable, "-m", "specpanel.app", "watch", url, "--tui"]
     with recorder_of(url, path) as watcher, Terminal(argv) as terminal:
         minutes = asyncio.run(attend(url, terminal, watcher, seconds))
-    served = {name: value - before[name] for name, value in counters(url).items()}
+    served = counters(url)
     frames = list(read_recording(path))
-    recorded = recorded_growth(frames)
+    told = recorded(frames)
     first = next(minute for minute in minutes if minute.at_s >= min(SETTLING_S, seconds / 6))
     last = minutes[-1]
     span_s = last.at_s - first.at_s
     times = [frame.time_unix for frame in frames]
     longest_s = max(after - early for early, after in pairwise(times))
     differing = [
-        f"{recorded[name]} {name.replace('_', ' ')}"
-        for name in COUNTED
-        if served[name] != recorded[name]
+        f"{told[name]} {name.replace('_', ' ')}" for name in COUNTED if served[name] != told[name]
     ]
     counted = ", ".join(f"{served[name]} {name.replace('_', ' ')}" for name in COUNTED)
     return (
