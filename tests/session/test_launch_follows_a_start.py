@@ -211,9 +211,9 @@ async def test_silent_start_is_reported_at_half_the_limit_and_fails_at_the_limit
 async def test_start_that_goes_on_printing_is_not_killed(
     bench: Workbench, fake_facts: InterpreterFacts
 ) -> None:
-    script = {"chatter_after": "config", "chatter_s": 3.0}
-    async with starting(bench, fake_facts, start_silence_s=2.0, **script) as start:
-        assert await start.ready() >= 3.0
+    script = {"chatter_after": "config", "chatter_s": 7.0}
+    async with starting(bench, fake_facts, start_silence_s=5.0, **script) as start:
+        assert await start.ready() >= 7.0
         assert "still at it" in start.log
 
 
@@ -245,7 +245,7 @@ def test_taken_port_is_refused_with_its_owner_and_the_next_free_one(
         assert f"pid {os.getpid()}" in panel.err
         assert re.search(r"Use port \d+, which is free", panel.err)
     bench.assert_nothing_left()
-    assert not servers_folder().exists()
+    assert not list(servers_folder().glob("*"))
     assert not logs_folder().exists()
 
 
