@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.figures import grouped, milliseconds
-from specpanel.app.tui.ink import Span
-from specpanel.core.monitor.frame import Frame, Quantiles
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.charts.glyphs import Glyphs
+    from specpanel.app.tui.ink import Span
+    from specpanel.core.monitor.frame import Frame, Quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +17,12 @@ class _Compared:
     """A number of the strip, by its label there."""
 
     label: str
-    value: Callable[[Frame], float | None]
+    value: Callable[["Frame"], float | None]
     shown: Callable[[float], str]
     more_is_better: bool
 
 
-def _p50(quantiles: Quantiles | None) -> float | None:
+def _p50(quantiles: "Quantiles | None") -> float | None:
     return None if quantiles is None or quantiles.p50.beyond else quantiles.p50.value_ms
 
 
@@ -51,7 +54,7 @@ _COMPARED = (
 )
 
 
-def changes(frame: Frame | None, before: Frame | None, glyphs: Glyphs) -> dict[str, Span]:
+def changes(frame: "Frame | None", before: "Frame | None", glyphs: "Glyphs") -> dict[str, "Span"]:
     """The change of each number that both Frames have, by its label in the strip: ``▲0.42``."""
     if frame is None or before is None:
         return {}

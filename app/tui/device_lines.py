@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, fit, width_of
 from specpanel.core.devices import words
 from specpanel.core.devices.arrangement import DeviceRow, rows, totals
-from specpanel.core.devices.records import DeviceReading, DeviceSample
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.charts.glyphs import Glyphs
+    from specpanel.core.devices.records import DeviceReading, DeviceSample
 
 ONE_COLUMN_DEVICES = 8
 """More than these stand in two columns."""
@@ -20,7 +23,7 @@ _BAR_CELLS = 10
 _GAP: Span = ("  ", "text")
 
 
-def rows_needed(sample: DeviceSample | None, width: int) -> int:
+def rows_needed(sample: "DeviceSample | None", width: int) -> int:
     """Rows that all devices take at ``width``; 0 without any."""
     if sample is None or not sample.devices:
         return 0
@@ -32,7 +35,7 @@ def _columns(devices: int, width: int) -> int:
 
 
 def device_lines(
-    sample: DeviceSample, width: int, height: int, glyphs: Glyphs, *, first: int = 0
+    sample: "DeviceSample", width: int, height: int, glyphs: "Glyphs", *, first: int = 0
 ) -> list[Line]:
     """One line a device, in two columns where there are many; from row ``first`` on.
 
@@ -73,7 +76,7 @@ class _Cell:
     right: bool = True
 
 
-def _device(row: DeviceRow, sample: DeviceSample, width: int, glyphs: Glyphs) -> Line:
+def _device(row: DeviceRow, sample: "DeviceSample", width: int, glyphs: "Glyphs") -> Line:
     reading = row.reading
     ink = _ink(reading)
     mark = glyphs.states["serving"] if row.serving else " "
@@ -115,13 +118,13 @@ def _figure(text: str, ink: str) -> Line:
     return (("n/a" if absent else text, "muted" if absent else ink),)
 
 
-def _ink(reading: DeviceReading | None) -> str:
+def _ink(reading: "DeviceReading | None") -> str:
     if reading is None or reading.state in ("stale", "asleep"):
         return "muted"
     return "bad" if reading.state == "lost" else "strong"
 
 
-def _bar(reading: DeviceReading | None, glyphs: Glyphs) -> Line:
+def _bar(reading: "DeviceReading | None", glyphs: "Glyphs") -> Line:
     share = None if reading is None else reading.utilisation_percent
     if share is None:
         return ((glyphs.bar_track * _BAR_CELLS, "grid"),)
@@ -132,7 +135,9 @@ def _bar(reading: DeviceReading | None, glyphs: Glyphs) -> Line:
     return ((bar, ink), (glyphs.bar_track * (_BAR_CELLS - len(bar)), "grid"))
 
 
-def _summary(sample: DeviceSample, found: Sequence[DeviceRow], width: int, glyphs: Glyphs) -> Line:
+def _summary(
+    sample: "DeviceSample", found: Sequence[DeviceRow], width: int, glyphs: "Glyphs"
+) -> Line:
     """All devices in one row: the range of the load, sums of memory and power, the hottest."""
     readings = [row.reading for row in found if row.reading is not None]
     sums = totals(sample)

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, width_of
-from specpanel.core.monitor.frame import (
-    Frame,
-    Quantile,
-    Quantiles,
-    ServerSample,
-    TrafficSample,
-)
 from specpanel.core.monitor.reasons import FIRST_SCRAPE, INCONSISTENT, NO_COUNT, NO_DRAFTS_LATELY
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.charts.glyphs import Glyphs
+    from specpanel.core.monitor.frame import (
+        Frame,
+        Quantile,
+        Quantiles,
+        ServerSample,
+        TrafficSample,
+    )
 
 ABSENT = "n/a"
 Tone = Literal["strong", "muted", "good", "warn", "bad"]
@@ -106,7 +108,7 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def figures(frame: Frame | None) -> tuple[Figure, ...]:
+def figures(frame: "Frame | None") -> tuple[Figure, ...]:
     """The strip, most important first; what does not fit is dropped from the end."""
     return (
         _acceptance_length(frame),
@@ -122,7 +124,7 @@ def figures(frame: Frame | None) -> tuple[Figure, ...]:
 _OVER = {"exited": "server ended", "stopped": "server stopped"}
 
 
-def _no_engine(frame: Frame | None) -> str:
+def _no_engine(frame: "Frame | None") -> str:
     if frame is None:
         return "no server"
     if frame.server.state in _OVER:
@@ -132,7 +134,7 @@ def _no_engine(frame: Frame | None) -> str:
     return "metrics failing" if frame.scrape.state == "failing" else "not reported"
 
 
-def _acceptance_length(frame: Frame | None) -> Figure:
+def _acceptance_length(frame: "Frame | None") -> Figure:
     label, short = "acceptance length", "acc length"
     sample = frame.speculation if frame else None
     if sample is None:
@@ -145,7 +147,7 @@ def _acceptance_length(frame: Frame | None) -> Figure:
     return Figure(label, short, f"{sample.acceptance_length:.2f}", note, 17, 10)
 
 
-def _draft_acceptance(frame: Frame | None) -> Figure:
+def _draft_acceptance(frame: "Frame | None") -> Figure:
     label, short = "draft acceptance", "accepted"
     sample = frame.speculation if frame else None
     if frame is None or sample is None:
@@ -159,7 +161,7 @@ def _draft_acceptance(frame: Frame | None) -> Figure:
     return Figure(label, short, value, note, 16, 8, short_note=f"{grouped(sample.drafts)} drafts")
 
 
-def _output(frame: Frame | None) -> Figure:
+def _output(frame: "Frame | None") -> Figure:
     engine = frame.engine if frame else None
     if engine is None or engine.generation_tokens_per_s is None:
         return _absent("output", "output", 13, 11, _no_engine(frame))
@@ -169,7 +171,7 @@ def _output(frame: Frame | None) -> Figure:
     return Figure("output", "output", value, note, 13, 11)
 
 
-def _quantiles(label: str, short: str, frame: Frame | None, which: str) -> Figure:
+def _quantiles(label: str, short: str, frame: "Frame | None", which: str) -> Figure:
     latency = frame.latency if frame else None
     if latency is None:
         return _absent(label, short, 15, 13, _no_engine(frame))
@@ -191,11 +193,11 @@ def _quantiles(label: str, short: str, frame: Frame | None, which: str) -> Figur
     return Figure(label, short, value, note, 15, 13, short_value=short_value)
 
 
-def _quantile(quantile: Quantile) -> str:
+def _quantile(quantile: "Quantile") -> str:
     return f"{'>' if quantile.beyond else ''}{milliseconds(quantile.value_ms)}"
 
 
-def _requests(frame: Frame | None) -> Figure:
+def _requests(frame: "Frame | None") -> Figure:
     engine = frame.engine if frame else None
     if engine is None or (engine.running is None and engine.waiting is None):
         return _absent("requests", "run/wait", 13, 8, _no_engine(frame))
@@ -210,7 +212,7 @@ def _count(value: int | None) -> str:
     return ABSENT if value is None else str(value)
 
 
-def _cache(frame: Frame | None) -> Figure:
+def _cache(frame: "Frame | None") -> Figure:
     engine = frame.engine if frame else None
     if engine is None or engine.kv_cache_usage is None:
         wrong = engine.kv_cache_usage_absent if engine else None
@@ -233,8 +235,8 @@ def _cache(frame: Frame | None) -> Figure:
 
 
 def server_state(
-    frame: Frame | None,
-    glyphs: Glyphs,
+    frame: "Frame | None",
+    glyphs: "Glyphs",
     *,
     wide: bool,
     whole: bool = True,
@@ -270,7 +272,7 @@ def server_state(
     return tuple(spans)
 
 
-def _counted_time(frame: Frame) -> str:
+def _counted_time(frame: "Frame") -> str:
     """How long the server is up, or for how long it is watched; a start has its phase instead."""
     if frame.server.state not in ("serving", "degraded"):
         return ""
@@ -284,7 +286,7 @@ def _port(address: str) -> str:
     return f":{port}" if colon and host else address
 
 
-def _state_word(server: ServerSample, *, phase: bool) -> str:
+def _state_word(server: "ServerSample", *, phase: bool) -> str:
     if server.state == "starting":
         # The whole start's time: a phase's own stands on the board, beside its name.
         took_s = server.phase_s if server.up_s is None else server.up_s
@@ -296,7 +298,7 @@ def _state_word(server: ServerSample, *, phase: bool) -> str:
     return server.state
 
 
-def trouble(frame: Frame | None) -> tuple[str, str] | None:
+def trouble(frame: "Frame | None") -> tuple[str, str] | None:
     """What the reader must know above the charts, as (ink, text); ``None`` when all is well."""
     if frame is None:
         return None
@@ -331,7 +333,7 @@ def trouble(frame: Frame | None) -> tuple[str, str] | None:
     return None
 
 
-def host_line(frame: Frame | None, glyphs: Glyphs, width: int) -> Line:
+def host_line(frame: "Frame | None", glyphs: "Glyphs", width: int) -> Line:
     """CPU and memory of the machine and of the server's processes; whole facts, as many as fit."""
     host = None if frame is None else frame.host
     if host is None:
@@ -360,7 +362,7 @@ def host_line(frame: Frame | None, glyphs: Glyphs, width: int) -> Line:
     return _joined(parts, glyphs)
 
 
-def traffic_line(traffic: TrafficSample | None, glyphs: Glyphs, bar_cells: int) -> Line:
+def traffic_line(traffic: "TrafficSample | None", glyphs: "Glyphs", bar_cells: int) -> Line:
     """How far the requests are that specpanel sends itself; empty when it sends none."""
     if traffic is None:
         return ()
@@ -386,7 +388,7 @@ def traffic_line(traffic: TrafficSample | None, glyphs: Glyphs, bar_cells: int) 
     return tuple(spans)
 
 
-def _joined(parts: Sequence[Line], glyphs: Glyphs) -> Line:
+def _joined(parts: Sequence[Line], glyphs: "Glyphs") -> Line:
     spans: list[Span] = []
     for part in parts:
         if spans:

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from specpanel.app.tui.ink import clean
-from specpanel.core.monitor.frame import Frame
 
 if TYPE_CHECKING:  # the first picture does not wait for it
+    from specpanel.core.monitor.frame import Frame
     from specpanel.core.speculation.pathologies import Pathology, PathologyWatch
 
 _INKS = {"error": "bad", "warning": "warn", "note": "muted"}
@@ -19,7 +19,7 @@ class LiveFindings:
         self._watch: PathologyWatch | None = None
         self.now: tuple[Pathology, ...] = ()
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: "Frame") -> None:
         """Take the next Frame. Before there are counters nothing is looked at."""
         if frame.totals is None and self._watch is None:
             return

@@ -11,10 +11,10 @@ from textual.worker import Worker
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, Span, clean, fit, width_of
 from specpanel.app.tui.widgets.canvas import Canvas
-from specpanel.core.monitor.frame import Frame
 
 if TYPE_CHECKING:  # the first picture does not wait for the store
     from specpanel.core.lab.standing import Evidence, Standing
+    from specpanel.core.monitor.frame import Frame
     from specpanel.core.session.served import Served
 
 _LOADS_KEPT = 10  # seconds: the number of running requests flickers
@@ -60,7 +60,7 @@ class VerdictLine(Canvas):
         self._loads: deque[int] = deque(maxlen=_LOADS_KEPT)
         self.set_class(True, "-absent")
 
-    def show(self, frame: Frame | None, served: "Served | None", changes: int) -> None:
+    def show(self, frame: "Frame | None", served: "Served | None", changes: int) -> None:
         """The verdict for ``served`` at the newest Frame; other ``changes`` have the store read again."""
         profile = None if served is None else served.profile
         drafts = profile is not None and profile.drafter.method != "none"
@@ -88,7 +88,7 @@ class VerdictLine(Canvas):
         if served is self._served:
             self._read = read
 
-    def _judge(self, frame: Frame) -> None:
+    def _judge(self, frame: "Frame") -> None:
         """Sums over what a Frame holds: some microseconds."""
         engine, profile = frame.engine, self._served.profile if self._served else None
         if engine is not None and engine.running is not None:
@@ -131,7 +131,7 @@ def _evidence_of(served: "Served") -> _Read:
         return _Read(None, str(error))
 
 
-def yielded(frame: Frame) -> tuple[float | None, float]:
+def yielded(frame: "Frame") -> tuple[float | None, float]:
     """Tokens that a step yields now, steps without a draft included, and the share of those with one."""
     engine, sample = frame.engine, frame.speculation
     if sample is None or engine is None or not engine.generation_tokens_per_s:

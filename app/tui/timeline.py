@@ -9,12 +9,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from specpanel.core.monitor.frame import Frame
+if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import Frame
 
 HISTORY_FRAMES = 3600  # an hour at one Frame a second
 
-Sample = Callable[[Frame], Sequence[float | None]]
+Sample = Callable[["Frame"], Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Timeline:
         """When an engine last gave numbers."""
         self.phases = PhaseLog()
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: "Frame") -> None:
         """Places a Frame after all that came before."""
         time_s, breaks, note = self._place(frame)
         slot = self.count % self._capacity
@@ -74,7 +76,7 @@ class Timeline:
         self.latest = frame
         self.count += 1
 
-    def _place(self, frame: Frame) -> tuple[float, bool, str | None]:
+    def _place(self, frame: "Frame") -> tuple[float, bool, str | None]:
         last = self.latest
         if last is None:
             return frame.elapsed_s, True, frame.mark
@@ -139,7 +141,7 @@ class PhaseLog:
     def __init__(self) -> None:
         self._phases: list[Phase] = []
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: "Frame") -> None:
         if frame.server.state != "starting" or frame.server.phase is None:
             if frame.server.state in ("stopped", "exited", "serving"):
                 self._phases = []

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from specpanel.core.devices.records import Device, DeviceReading, DeviceSample
+if TYPE_CHECKING:
+    from specpanel.core.devices.records import Device, DeviceReading, DeviceSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,13 +15,13 @@ class DeviceRow:
     ``serving`` says whether the watched server uses the device; None where that is not known.
     """
 
-    device: Device
-    reading: DeviceReading | None
+    device: "Device"
+    reading: "DeviceReading | None"
     depth: int
     serving: bool | None
 
 
-def rows(sample: DeviceSample) -> tuple[DeviceRow, ...]:
+def rows(sample: "DeviceSample") -> tuple[DeviceRow, ...]:
     """One row a device in the order to draw them. A slice whose card is not listed stands alone."""
     reading_by_uuid = {reading.uuid: reading for reading in sample.readings}
     listed = {device.uuid for device in sample.devices}
@@ -47,7 +49,7 @@ class DeviceTotals:
     memory_total_bytes: int | None
 
 
-def totals(sample: DeviceSample, uuids: Iterable[str] | None = None) -> DeviceTotals:
+def totals(sample: "DeviceSample", uuids: Iterable[str] | None = None) -> DeviceTotals:
     """Sums over cards, or over those among ``uuids``.
 
     Slices and partitions are parts of a card that is counted already, and each partition of an AMD card

@@ -1,11 +1,14 @@
 """The texts of a device's cells, the same on the command line and in the panel. No markup, no colour."""
 
-from specpanel.core.devices.records import Device, DeviceReading, DeviceSample
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specpanel.core.devices.records import Device, DeviceReading, DeviceSample
 
 GIB = 2**30
 
 
-def figure(reading: DeviceReading | None, name: str, unit: str = "", digits: int = 0) -> str:
+def figure(reading: "DeviceReading | None", name: str, unit: str = "", digits: int = 0) -> str:
     """``97 %``, or ``n/a (MIG)`` where it is absent for a reason, or ``lost`` and ``asleep``."""
     if reading is None:
         return "n/a"
@@ -15,14 +18,14 @@ def figure(reading: DeviceReading | None, name: str, unit: str = "", digits: int
     return f"{value:.{digits}f}{' ' + unit if unit else ''}"
 
 
-def _absent(reading: DeviceReading, name: str) -> str:
+def _absent(reading: "DeviceReading", name: str) -> str:
     if reading.state in ("lost", "asleep"):
         return reading.state
     why = reading.absent.get(name)
     return f"n/a ({why})" if why else "n/a"
 
 
-def memory(reading: DeviceReading | None) -> str:
+def memory(reading: "DeviceReading | None") -> str:
     """``126.0/140.4 GiB``; a part that is not known is a question mark."""
     if reading is None:
         return "n/a"
@@ -36,7 +39,7 @@ def _gib(size_bytes: int | None) -> str:
     return "?" if size_bytes is None else f"{size_bytes / GIB:.1f}"
 
 
-def power(reading: DeviceReading | None) -> str:
+def power(reading: "DeviceReading | None") -> str:
     """``641/700 W``, without the limit where there is none."""
     if reading is None or reading.power_w is None:
         return figure(reading, "power_w")
@@ -44,7 +47,7 @@ def power(reading: DeviceReading | None) -> str:
     return f"{reading.power_w:.0f}{limit} W"
 
 
-def short_name(device: Device) -> str:
+def short_name(device: "Device") -> str:
     """The name without the maker's; of a slice, its size."""
     if device.kind in ("mig", "partition") and device.partition:
         return f"{'MIG ' if device.kind == 'mig' else ''}{device.partition}"
@@ -54,7 +57,7 @@ def short_name(device: Device) -> str:
     return name
 
 
-def state(reading: DeviceReading | None, age_s: float | None = None) -> str:
+def state(reading: "DeviceReading | None", age_s: float | None = None) -> str:
     """What is to be said of a device besides its figures: ``stale 12 s``, ``LOST``, ``power cap``."""
     if reading is None:
         return ""
@@ -68,5 +71,5 @@ def state(reading: DeviceReading | None, age_s: float | None = None) -> str:
     return ", ".join(reading.throttle_reasons or ())
 
 
-def none_found(sample: DeviceSample) -> str:
+def none_found(sample: "DeviceSample") -> str:
     return f"no NVIDIA or AMD device found ({sample.reason or 'none was looked for'})"

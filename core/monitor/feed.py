@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from specpanel.core.monitor.frame import Frame
+if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import Frame
 
 RECENT_FRAMES = 60
 """Frames kept whole. A Frame weighs some kilobytes: who needs an hour of them keeps what it draws."""
 
-Taker = Callable[[Frame], None]
+Taker = Callable[["Frame"], None]
 
 
 class Feed:
@@ -26,23 +28,23 @@ class Feed:
             taker(frame)
         self._takers.append(taker)
 
-    def publish(self, frame: Frame) -> None:
+    def publish(self, frame: "Frame") -> None:
         self._frames.append(frame)
         self.version += 1
         for taker in self._takers:
             taker(frame)
 
     @property
-    def latest(self) -> Frame | None:
+    def latest(self) -> "Frame | None":
         return self._frames[-1] if self._frames else None
 
     def __len__(self) -> int:
         return len(self._frames)
 
-    def __iter__(self) -> Iterator[Frame]:
+    def __iter__(self) -> Iterator["Frame"]:
         return iter(tuple(self._frames))
 
-    def newer_than(self, version: int) -> tuple[Frame, ...]:
+    def newer_than(self, version: int) -> tuple["Frame", ...]:
         """Frames published after the feed was at ``version``, oldest first, as far as they are kept."""
         count = min(self.version - version, len(self._frames))
         return tuple(

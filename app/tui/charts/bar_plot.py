@@ -1,10 +1,13 @@
 """Acceptance by draft position as horizontal bars, each with its 95 % interval drawn over its end."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.ink import Line, fit, text_of
-from specpanel.core.monitor.frame import Interval, PositionRate
+
+if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import Interval, PositionRate
 
 _LABEL_CELLS = 4
 _FIGURE_CELLS = 21  # "  91.2 %  88.1 – 93.6"
@@ -12,7 +15,7 @@ _SHORT_FIGURE_CELLS = 8
 
 
 def bar_lines(
-    positions: Sequence[PositionRate],
+    positions: Sequence["PositionRate"],
     width: int,
     height: int,
     *,
@@ -43,7 +46,7 @@ def bar_lines(
     return rows[:height]
 
 
-def _bar_row(position: PositionRate, width: int, *, conditional: bool, glyphs: Glyphs) -> Line:
+def _bar_row(position: "PositionRate", width: int, *, conditional: bool, glyphs: Glyphs) -> Line:
     rate = position.conditional if conditional else position.rate
     label = (f"{position.position:>3} ", "muted")
     if rate is None:
@@ -59,7 +62,7 @@ def _bar_row(position: PositionRate, width: int, *, conditional: bool, glyphs: G
     return fit(spans, width, glyphs.ellipsis)
 
 
-def _bar(rate: Interval, cells: int, glyphs: Glyphs) -> list[tuple[str, str]]:
+def _bar(rate: "Interval", cells: int, glyphs: Glyphs) -> list[tuple[str, str]]:
     """The bar up to the estimate; from the low end of the interval on a thin line runs over it."""
     steps = len(glyphs.bar)
     eighths = round(_clamped(rate.estimate) * cells * steps)

@@ -1,13 +1,16 @@
 """How a latency is spread: a bar a bucket of its histogram, from top to bottom. Pure."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import milliseconds
 from specpanel.app.tui.ink import Line, Span, fit
-from specpanel.core.monitor.frame import BucketCounts, Quantiles
+
+if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import BucketCounts, Quantiles
 
 _FEWEST_CELLS = 20
 _PERCENT_CELLS = 6  # " 100 %"
@@ -15,8 +18,8 @@ _MARK_CELLS = 8  # " p50 p99"
 
 
 def histogram_lines(
-    buckets: BucketCounts,
-    quantiles: Quantiles | None,
+    buckets: "BucketCounts",
+    quantiles: "Quantiles | None",
     width: int,
     height: int,
     *,
@@ -47,7 +50,7 @@ def histogram_lines(
     return [*[blank] * above, *rows, *[blank] * (height - len(rows) - above)]
 
 
-def merged(buckets: BucketCounts, most: int) -> BucketCounts:
+def merged(buckets: "BucketCounts", most: int) -> "BucketCounts":
     """At most ``most`` buckets: as many neighbours as it takes are added up, the same number each time."""
     step = -(-len(buckets) // most)
     parts = [buckets[at : at + step] for at in range(0, len(buckets), step)]
@@ -75,7 +78,7 @@ def _bar(cells: float, room: int, glyphs: Glyphs) -> list[Span]:
     return [(bar, "bar"), (glyphs.bar_track * (room - len(bar)), "grid")]
 
 
-def _marks(low_ms: float, high_ms: float | None, quantiles: Quantiles | None) -> str:
+def _marks(low_ms: float, high_ms: float | None, quantiles: "Quantiles | None") -> str:
     if quantiles is None:
         return ""
     told: Sequence[tuple[str, float]] = (

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.charts.line_plot import LinePlot, Reference, Series
 from specpanel.app.tui.figures import grouped, milliseconds
-from specpanel.app.tui.timeline import Sample
-from specpanel.core.monitor.frame import BucketCounts, Frame, Quantiles
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.timeline import Sample
+    from specpanel.core.monitor.frame import BucketCounts, Frame, Quantiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,8 @@ class Subject:
     title: str
     unit: str
     series: tuple[Series, ...]
-    sample: Sample
-    reason: Callable[[Frame | None], str]
+    sample: "Sample"
+    reason: Callable[["Frame | None"], str]
     show_value: Callable[[float], str]
     log: bool = False
     low: float | None = None
@@ -39,14 +41,14 @@ class Subject:
         )
 
 
-def acceptance_values(frame: Frame) -> Sequence[float | None]:
+def acceptance_values(frame: "Frame") -> Sequence[float | None]:
     sample = frame.speculation
     if sample is None:
         return (None, None)
     return (sample.lifetime_acceptance_length, sample.acceptance_length)
 
 
-def draft_counts(frame: Frame) -> Sequence[float | None]:
+def draft_counts(frame: "Frame") -> Sequence[float | None]:
     """Drafts in the window, then accepted tokens by draft position; nothing where nothing was drafted."""
     sample = frame.speculation
     if sample is None or not sample.drafts or not sample.positions:
@@ -54,31 +56,31 @@ def draft_counts(frame: Frame) -> Sequence[float | None]:
     return (sample.drafts, *(position.accepted for position in sample.positions))
 
 
-def latency_values(frame: Frame) -> Sequence[float | None]:
+def latency_values(frame: "Frame") -> Sequence[float | None]:
     latency = frame.latency
     if latency is None:
         return (None, None, None, None)
     return (*_p99_and_p50(latency.ttft), *_p99_and_p50(latency.tpot))
 
 
-def _p99_and_p50(quantiles: Quantiles | None) -> tuple[float | None, float | None]:
+def _p99_and_p50(quantiles: "Quantiles | None") -> tuple[float | None, float | None]:
     if quantiles is None:
         return None, None
     return quantiles.p99.value_ms, quantiles.p50.value_ms
 
 
-def throughput_values(frame: Frame) -> Sequence[float | None]:
+def throughput_values(frame: "Frame") -> Sequence[float | None]:
     return (frame.engine.generation_tokens_per_s if frame.engine else None,)
 
 
-def no_drafts_because(frame: Frame | None) -> str:
+def no_drafts_because(frame: "Frame | None") -> str:
     """Why nothing about drafts can be drawn."""
     if frame is None or frame.speculation is None:
         return "n/a: no metrics yet"
     return f"n/a: {frame.speculation.absent or 'no drafts'}"
 
 
-def no_latency_because(frame: Frame | None) -> str:
+def no_latency_because(frame: "Frame | None") -> str:
     if frame is None or frame.latency is None:
         return "n/a: no metrics yet"
     return f"n/a: no request finished in the last {frame.latency.window_s:.0f} s"
@@ -90,12 +92,12 @@ class Spread:
 
     name: str
     heading: str
-    buckets: BucketCounts
-    quantiles: Quantiles | None
+    buckets: "BucketCounts"
+    quantiles: "Quantiles | None"
     reason: str
 
 
-def spread_of(frame: Frame | None, which: Literal["ttft", "tpot"]) -> Spread:
+def spread_of(frame: "Frame | None", which: Literal["ttft", "tpot"]) -> Spread:
     """How the time to first token, or the time per output token, is spread in the newest window."""
     name = "Time to first token" if which == "ttft" else "Time per output token"
     latency = frame.latency if frame else None
@@ -112,7 +114,7 @@ def spread_of(frame: Frame | None, which: Literal["ttft", "tpot"]) -> Spread:
     return Spread(name, heading, buckets, quantiles, reason)
 
 
-def no_throughput_because(frame: Frame | None) -> str:
+def no_throughput_because(frame: "Frame | None") -> str:
     return "n/a: no metrics yet" if frame is None or frame.engine is None else "n/a: not reported"
 
 
@@ -156,7 +158,7 @@ TOKENS = Subject(
 )
 SUBJECTS = (ACCEPTANCE, LATENCY, TOKENS)
 POSITIONS = "positions"
-TRACKS: dict[str, Sample] = {
+TRACKS: dict[str, "Sample"] = {
     **{subject.id: subject.sample for subject in SUBJECTS},
     POSITIONS: draft_counts,
 }

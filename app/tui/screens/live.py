@@ -1,32 +1,34 @@
 """The Live screen: the numbers of the newest Frame and four charts of the last minutes."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.theme import Theme
 from textual.widget import Widget
 
-from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.figures import clock
-from specpanel.app.tui.findings import LiveFindings
-from specpanel.app.tui.ink import Line
 from specpanel.app.tui.keys import Scope, bindings
 from specpanel.app.tui.lab_verdict import VerdictLine
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.layout import plan_live
 from specpanel.app.tui.screens.live_charts import live_charts
-from specpanel.app.tui.timeline import Moment, Timeline
 from specpanel.app.tui.widgets.bars import HostPane, TroubleLine
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN, Board
-from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.chart import ChartPane, PositionChart
 from specpanel.app.tui.widgets.devices_pane import DevicesPane
 from specpanel.app.tui.widgets.kpi_strip import KpiStrip
 from specpanel.app.tui.widgets.latency_chart import LatencyChart
-from specpanel.core.monitor.feed import Feed
-from specpanel.core.monitor.frame import Frame
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.charts.glyphs import Glyphs
+    from specpanel.app.tui.findings import LiveFindings
+    from specpanel.app.tui.ink import Line
+    from specpanel.app.tui.timeline import Moment, Timeline
+    from specpanel.app.tui.widgets.canvas import Canvas
+    from specpanel.core.monitor.feed import Feed
+    from specpanel.core.monitor.frame import Frame
 
 WINDOWS_MINUTES = (1, 5, 15, 60)
 _RESTING_FRAMES = 5  # between two pictures of a server on which nothing moves
@@ -43,9 +45,9 @@ class LiveScreen(PanelScreen):
         self,
         tabs: Sequence[tuple[str, str]],
         *,
-        timeline: Timeline,
-        findings: LiveFindings,
-        glyphs: Glyphs,
+        timeline: "Timeline",
+        findings: "LiveFindings",
+        glyphs: "Glyphs",
         patterns: bool,
         window_minutes: int = 5,
         how_to_begin: Sequence[tuple[str, str]] = HOW_TO_BEGIN,
@@ -99,7 +101,7 @@ class LiveScreen(PanelScreen):
         for chart in self.charts:
             chart.wear(patterns=self.panel.patterns)
 
-    def history(self, track: str) -> tuple[Iterator[Moment], float]:
+    def history(self, track: str) -> tuple[Iterator["Moment"], float]:
         """The Moments that a chart shows, up to the newest that was shown, and the window in seconds."""
         window_s = self.window_minutes * 60.0
         since_s = self._now_s - window_s - _LINES_COME_IN_S
@@ -107,7 +109,7 @@ class LiveScreen(PanelScreen):
 
     # What comes in
 
-    def receive(self, feed: Feed) -> None:
+    def receive(self, feed: "Feed") -> None:
         timeline = self.timeline
         if timeline.count == self._seen:
             if timeline.count == 0:
@@ -154,17 +156,17 @@ class LiveScreen(PanelScreen):
             self._show_board(frame)
         self._show_keys()
 
-    def _show_verdict(self, frame: Frame | None) -> None:
+    def _show_verdict(self, frame: "Frame | None") -> None:
         desk = None if self.over_recording else self.desk
         served = None if desk is None else desk.current
         self.verdict.show(frame, served, self.panel.lab.changes)
 
-    def _show_devices(self, frame: Frame | None) -> None:
+    def _show_devices(self, frame: "Frame | None") -> None:
         self.devices.show(None if frame is None else frame.devices)
         if self.devices.rows_needed(self.size.width) != self._devices_needed:
             self._fit_again()
 
-    def _show_board(self, frame: Frame | None) -> None:
+    def _show_board(self, frame: "Frame | None") -> None:
         """What stands there instead of charts, a start that failed before there was a server included."""
         desk = None if self.over_recording else self.desk
         busy = self._busy or (desk is not None and desk.busy is not None)
@@ -227,7 +229,7 @@ class LiveScreen(PanelScreen):
     def _fit_again(self) -> None:
         self.fit_to(self.size.width, self.size.height)
 
-    def on_canvas_picked(self, event: Canvas.Picked) -> None:
+    def on_canvas_picked(self, event: "Canvas.Picked") -> None:
         """A click on a chart chooses it, one on the chosen chart zooms."""
         place = next((n for n, chart in enumerate(self.charts) if chart is event.canvas), None)
         if place == self.selected:
@@ -324,7 +326,7 @@ class LiveScreen(PanelScreen):
         self.charts[self.selected].drop_cursor()
 
 
-def _what_moves(frame: Frame) -> tuple[object, ...]:
+def _what_moves(frame: "Frame") -> tuple[object, ...]:
     """What of a Frame changes while a server works, or when something happens to it."""
     engine = frame.engine
     load = None if engine is None else (engine.running, engine.waiting, engine.requests_finished)

@@ -11,9 +11,9 @@ from specpanel.app.tui.short_notes import shorter
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.pane import Pane
 from specpanel.core.devices.words import none_found
-from specpanel.core.monitor.frame import Frame
 
 if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import Frame
     from specpanel.core.session.desk import Desk
 
 WIDE_COLUMNS = 100
@@ -47,7 +47,7 @@ class TopBar(Canvas):
         self._frame: Frame | None = None
         self._drawn_coming: Line = ()
 
-    def show(self, frame: Frame | None) -> None:
+    def show(self, frame: "Frame | None") -> None:
         self._frame = frame
         self.redraw()
 
@@ -130,7 +130,7 @@ class TroubleLine(Canvas):
 
     def show(
         self,
-        frame: Frame | None,
+        frame: "Frame | None",
         *,
         hidden: bool = False,
         finding: tuple[str, str] | None = None,
@@ -182,7 +182,7 @@ class HostPane(Pane):
         super().__init__("Host", glyphs=glyphs, id="host")
         self._frame: Frame | None = None
 
-    def show(self, frame: Frame | None) -> None:
+    def show(self, frame: "Frame | None") -> None:
         self._frame = frame
         self.redraw()
 

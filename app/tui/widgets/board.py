@@ -1,15 +1,18 @@
 """What stands in the middle while there is nothing to chart: how to begin, how a start goes, how it ended."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.figures import trouble
 from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, width_of, wrap
-from specpanel.app.tui.timeline import Phase
 from specpanel.app.tui.widgets.canvas import Canvas
-from specpanel.core.monitor.frame import Frame
+
+if TYPE_CHECKING:
+    from specpanel.app.tui.timeline import Phase
+    from specpanel.core.monitor.frame import Frame
 
 HOW_TO_BEGIN = (
     ("specpanel demo", "a small model with a drafter, on this machine"),
@@ -50,8 +53,8 @@ class Board(Canvas):
 
     def show(
         self,
-        frame: Frame | None,
-        phases: Sequence[Phase],
+        frame: "Frame | None",
+        phases: Sequence["Phase"],
         *,
         busy: bool,
         failure: str | None = None,
@@ -95,7 +98,7 @@ class Board(Canvas):
             self._ways_on,
         ]
 
-    def _starting(self, frame: Frame, width: int, height: int) -> list[Line]:
+    def _starting(self, frame: "Frame", width: int, height: int) -> list[Line]:
         server = frame.server
         name = clean(server.name or server.model or server.url)
         glyph = self.glyphs.states["starting"]
@@ -115,7 +118,7 @@ class Board(Canvas):
             rows += [(), ((line, "faint"),)]
         return rows
 
-    def _ended(self, frame: Frame, width: int) -> list[Line]:
+    def _ended(self, frame: "Frame", width: int) -> list[Line]:
         what = trouble(frame)
         if what is None:
             return [(("Waiting for the first metrics", "muted"),)]

@@ -1,9 +1,9 @@
 """The charts of the Live screen as widgets: lines, and acceptance by draft position as bars or as a map."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.bar_plot import bar_lines
-from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.charts.heat_plot import HeatPlot
 from specpanel.app.tui.charts.legend import ago, legend_of
 from specpanel.app.tui.charts.subjects import POSITIONS, Subject
@@ -11,9 +11,12 @@ from specpanel.app.tui.figures import ABSENT
 from specpanel.app.tui.ink import Line, Span, clean, fit, wrap
 from specpanel.app.tui.timeline import Moment
 from specpanel.app.tui.widgets.pane import Pane
-from specpanel.core.monitor.frame import Frame
 
-Reason = Callable[[Frame | None], str]
+if TYPE_CHECKING:
+    from specpanel.app.tui.charts.glyphs import Glyphs
+    from specpanel.core.monitor.frame import Frame
+
+Reason = Callable[["Frame | None"], str]
 History = Callable[[str], tuple[Iterable[Moment], float]]
 """By the name of a track: the Moments to show, and the window in seconds."""
 
@@ -25,7 +28,7 @@ class ChartPane(Pane):
     """What the Live screen asks of a chart that shows one track of the timeline."""
 
     def __init__(
-        self, title: str, *, track: str, glyphs: Glyphs, history: History, id: str
+        self, title: str, *, track: str, glyphs: "Glyphs", history: History, id: str
     ) -> None:
         super().__init__(title, glyphs=glyphs, id=id)
         self.track = track
@@ -40,12 +43,12 @@ class ChartPane(Pane):
         moments, window_s = self._history(self.track)
         self.load(moments, window_s)
 
-    def show(self, moments: Iterable[Moment], newest: Frame | None) -> None:
+    def show(self, moments: Iterable[Moment], newest: "Frame | None") -> None:
         """Takes what is new; ``newest`` is the Frame behind the last of it."""
         self._latest = newest
         self.extend(moments)
 
-    def know(self, newest: Frame | None) -> None:
+    def know(self, newest: "Frame | None") -> None:
         """The newest Frame, while the chart is hidden."""
         self._latest = newest
 
@@ -75,7 +78,7 @@ class LineChart(ChartPane):
     """Lines over time; the legend carries the newest values, or those under the cursor."""
 
     def __init__(
-        self, subject: Subject, *, glyphs: Glyphs, patterns: bool, history: History, id: str
+        self, subject: Subject, *, glyphs: "Glyphs", patterns: bool, history: History, id: str
     ) -> None:
         super().__init__(subject.title, track=subject.id, glyphs=glyphs, history=history, id=id)
         self.subject = subject
@@ -123,7 +126,7 @@ class PositionChart(ChartPane):
     def __init__(
         self,
         *,
-        glyphs: Glyphs,
+        glyphs: "Glyphs",
         history: History,
         reason: Reason,
         paragraphs: Callable[[], Sequence[str]] = tuple,

@@ -1,12 +1,15 @@
 """The devices of this machine under the charts of Live, one line each."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.device_lines import device_lines, rows_needed
 from specpanel.app.tui.ink import Line, clean, shorten
 from specpanel.app.tui.widgets.pane import Pane
-from specpanel.core.devices.records import DeviceSample
+
+if TYPE_CHECKING:
+    from specpanel.core.devices.records import DeviceSample
 
 
 class DevicesPane(Pane):
@@ -21,7 +24,7 @@ class DevicesPane(Pane):
         self.first = 0
         self._sample: DeviceSample | None = None
 
-    def show(self, sample: DeviceSample | None) -> None:
+    def show(self, sample: "DeviceSample | None") -> None:
         self._sample = sample
         self.redraw()
 

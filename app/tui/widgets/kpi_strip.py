@@ -1,13 +1,16 @@
 """The numbers that matter, in one row of columns: label, value and, where there is room, a note."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from specpanel.app.tui.charts.glyphs import BRAILLE, Glyphs
 from specpanel.app.tui.comparison import changes
 from specpanel.app.tui.figures import Figure, figures
 from specpanel.app.tui.ink import Line, Span, fit, shorten, width_of
 from specpanel.app.tui.widgets.canvas import Canvas
-from specpanel.core.monitor.frame import Frame
+
+if TYPE_CHECKING:
+    from specpanel.core.monitor.frame import Frame
 
 _GAP = 1
 _WIDE_GAP = 2
@@ -22,7 +25,7 @@ class KpiStrip(Canvas):
         self._figures = figures(None)
         self._changes: Mapping[str, Span] = {}
 
-    def show(self, frame: Frame | None, before: Frame | None = None) -> None:
+    def show(self, frame: "Frame | None", before: "Frame | None" = None) -> None:
         """The numbers of ``frame``, and how they differ from the configuration ``before``."""
         shown = figures(frame), changes(frame, before, self.glyphs)
         if shown != (self._figures, self._changes):
