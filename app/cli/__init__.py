@@ -1,5 +1,6 @@
 """The command line. Each command is a file; what it needs is imported when it runs."""
 
+import os
 import signal
 import sys
 
@@ -23,6 +24,34 @@ def main() -> None:
 
     Everything after a lone ``--`` is for vLLM and is kept away from our own parser.
     """
+    for name in ("stdin", "stdout", "stderr"):  # closed by who started us: nothing is read or told
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+", encoding="utf-8"))  # noqa: SIM115 - to the end
+    try:
+        _run()
+        sys.stdout.flush()  # here it can still be told; at the end of the process it cannot
+    except BrokenPipeError:
+        pass  # its reader has gone
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        sys.stderr.write(
+            f"specpanel: standard output cannot be written: {error.strerror or error}.\n"
+        )
+        sys.exit(1)
+    finally:
+        _let_go_of_stdout()
+
+
+def _let_go_of_stdout() -> None:
+    """What cannot be written any more must not become an error at the end of the process."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run() -> None:
     # Until a command has handlers of its own: a polite kill while things are being imported is Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup

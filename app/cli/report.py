@@ -65,7 +65,9 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
-            return command(*args, **kwargs)
+            result = command(*args, **kwargs)
+            sys.stdout.flush()  # here it can still be told; at the end of the process it cannot
+            return result
         except SpecpanelError as error:
             leave(error)
         except KeyboardInterrupt:
