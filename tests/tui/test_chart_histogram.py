@@ -117,4 +117,4 @@ def test_the_headless_command_draws_it_and_says_why_it_cannot(tmp_path: Path) ->
     assert found["buckets"][1] == {"from_ms": 100.0, "to_ms": 250.0, "count": 24}
     none = CliRunner().invoke(app, ["plot", str(recording), "--chart", "tpot"])
     assert none.exit_code == 1
-    assert "there is no tpot to draw in run (this recording holds no buckets" in str(none.exception)
+    assert "there is no tpot to draw in run (this recording holds no buckets" in none.stderr
