@@ -137,8 +137,9 @@ def without_accelerator() -> None:
     checkpointer.get_current_device = lambda: "cpu"
     begin = trainer.Trainer.__init__
 
-    def begin_on_cpu(self: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, *args, **kwargs)
+    def begin_on_cpu(self: Any, model: Any, *args: Any, **kwargs: Any) -> None:
+        # A checkpoint is kept in bfloat16 and comes back so; a new model is float32, as the states are.
+        begin(self, model.float(), *args, **kwargs)
         self.device_type = "cpu"  # it falls back to "cuda", and autocast would do nothing
 
     trainer.Trainer.__init__ = begin_on_cpu
