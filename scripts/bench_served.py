@@ -6,11 +6,11 @@ compared with itself.
 """
 
 import asyncio
-import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from bench_serving import COMMAND, serving
 
 from specpanel.core.settings.profile import Traffic
 from specpanel.core.speculation.paired import paired_ratio
@@ -22,24 +22,6 @@ from specpanel.core.traffic.records import RequestRecord
 LIMIT_PERCENT = 0.5
 PROMPTS = 6
 TOKENS = 48
-_COMMAND = (sys.executable, "-m", "specpanel.app")
-
-
-@contextmanager
-def serving(port: int) -> Iterator[str]:
-    """A real server with the n-gram drafter; ended afterwards."""
-    flags = ("--port", str(port), "--requests", "1", "--keep-running", "--no-record", "--json")
-    started = subprocess.run(
-        [*_COMMAND, "run", "demo-ngram", *flags], stdin=subprocess.DEVNULL, capture_output=True
-    )
-    if started.returncode:
-        raise RuntimeError(started.stderr.decode()[-2000:])
-    launched = [json.loads(line) for line in started.stdout.splitlines() if b'"launched"' in line]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        stop = [*_COMMAND, "stop", launched[0]["name"]]
-        subprocess.run(stop, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
 
 
 @contextmanager
@@ -48,7 +30,7 @@ def _watcher(url: str, wanted: bool) -> Iterator[None]:
         yield
         return
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    child = subprocess.Popen([*_COMMAND, "watch", url, "--json"], **quiet)
+    child = subprocess.Popen([*COMMAND, "watch", url, "--json"], **quiet)
     try:
         yield
     finally:
@@ -69,7 +51,7 @@ async def _block(url: str, requests: int) -> list[RequestRecord]:
 def served_section(blocks: int, port: int = 20695) -> str:
     """Measure ``blocks`` blocks on each side; the section of the page."""
     sides: dict[bool, list[RequestRecord]] = {False: [], True: []}
-    with serving(port) as url:
+    with serving("demo-ngram", port) as url:
         for block in range(2 * blocks):
             watched = block % 4 in (1, 2)  # alone, watched, watched, alone: a drift meets both
             with _watcher(url, watched):

@@ -12,7 +12,6 @@ import asyncio
 import json
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import httpx
 import tomli_w
+from bench_serving import serving
 
 from specpanel.core.training.folder import RunFolder
 from specpanel.core.training.measuring import single_questions
@@ -34,7 +34,6 @@ LONGEST_PAUSE_S = 1.0
 TOKENS = 96
 LONG_TOKENS = 400
 IN_FLIGHT = 4
-_COMMAND = (sys.executable, "-m", "specpanel.app")
 _COUNTERS = ("num_drafts_total", "num_accepted_tokens_total")
 
 
@@ -53,9 +52,11 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """Seconds of several swaps."""
+    """Seconds of several swaps. ``waited``: for the step under way, before the pause."""
 
     swaps: int
+    waited_median_s: float
+    waited_longest_s: float
     median_s: float
     longest_s: float
     prepare_median_s: float
@@ -81,28 +82,18 @@ class Found:
 
 
 @contextmanager
-def serving(recipe: Recipe, model: str, checkpoint: Checkpoint, port: int) -> Iterator[str]:
+def serving_checkpoint(
+    recipe: Recipe, model: str, checkpoint: Checkpoint, port: int
+) -> Iterator[str]:
     """A server as the evaluate stage starts one; ended afterwards."""
     profile = recipe.drafting_profile(
         model, "eagle3", str(checkpoint.path), checkpoint.draft_tokens
     )
-    table = profile.model_dump(mode="json", exclude_none=True)
-    table["engine"]["port"] = port
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{profile.name}.toml"
-        path.write_text(tomli_w.dumps(table), encoding="utf-8")
-        flags = ("--requests", "1", "--keep-running", "--no-record", "--json")
-        started = subprocess.run(
-            [*_COMMAND, "run", str(path), *flags], stdin=subprocess.DEVNULL, capture_output=True
-        )
-    if started.returncode:
-        raise RuntimeError(started.stderr.decode()[-2000:])
-    launched = [json.loads(line) for line in started.stdout.splitlines() if b'"launched"' in line]
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        stop = [*_COMMAND, "stop", launched[0]["name"]]
-        subprocess.run(stop, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        path.write_text(tomli_w.dumps(profile.model_dump(mode="json", exclude_none=True)))
+        with serving(str(path), port) as url:
+            yield url
 
 
 class Asking:
@@ -153,9 +144,16 @@ async def asking(url: str) -> AsyncIterator[Asking]:
 
 
 def pauses(swaps: Sequence[Swapped]) -> Pauses:
+    waited = [one.waited_s for one in swaps]
     took = [one.paused_s for one in swaps]
-    prepared = [one.prepare_s for one in swaps]
-    return Pauses(len(took), statistics.median(took), max(took), statistics.median(prepared))
+    return Pauses(
+        swaps=len(swaps),
+        waited_median_s=statistics.median(waited),
+        waited_longest_s=max(waited),
+        median_s=statistics.median(took),
+        longest_s=max(took),
+        prepare_median_s=statistics.median(one.prepare_s for one in swaps),
+    )
 
 
 async def turns(drafter: DrafterSwap, folders: Sequence[Path]) -> list[Swapped]:
@@ -204,11 +202,11 @@ def measure(run: RunFolder, model: str, port: int, swaps: int) -> Found:
     recipe = Recipe.model_validate_json(run.recipe.read_text(encoding="utf-8"))
     a, b = sorted(run.kept(), key=lambda one: one.step)[-2:]
     prompts = [one.text for one in single_questions(run.heldout)]
-    with serving(recipe, model, a, port) as url:
+    with serving_checkpoint(recipe, model, a, port) as url:
         first, second, again, idle, busy, same = asyncio.run(
             exchanged(url, a.path, b.path, prompts, swaps)
         )
-    with serving(recipe, model, b, port) as url:
+    with serving_checkpoint(recipe, model, b, port) as url:
         started = asyncio.run(counts(url, prompts))
     return Found(
         a=a.path.name,
@@ -231,7 +229,9 @@ def sentences(found: Found) -> Iterator[str]:
     for word, one in (("idle", found.idle), (f"{IN_FLIGHT} answers on their way", found.busy)):
         yield (
             f"{word}: {one.swaps} swaps, paused {one.median_s:.2f} s (median), {one.longest_s:.2f} s "
-            f"(longest; asked: at most {LONGEST_PAUSE_S:g}), after {one.prepare_median_s:.2f} s of checks"
+            f"(longest; asked: at most {LONGEST_PAUSE_S:g}), after {one.prepare_median_s:.2f} s of checks "
+            f"and {one.waited_median_s:.2f} s (median), {one.waited_longest_s:.2f} s (longest) for the "
+            "step under way"
         )
     yield (
         f"acceptance length of {found.a}: {found.length_a:.4f}, of {found.b} swapped in: "

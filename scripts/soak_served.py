@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 from bench_page import put_section
-from bench_served import serving
+from bench_serving import serving
 from bench_terminal import Terminal
 
 from specpanel.core.engine.metrics import parse_exposition
@@ -147,7 +147,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=20696)
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, serving(chosen.port) as url:
+    with tempfile.TemporaryDirectory() as folder, serving("demo-ngram", chosen.port) as url:
         text = soak(url, chosen.minutes * 60, Path(folder))
     sys.stdout.write(text)
     if chosen.write:

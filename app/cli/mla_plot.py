@@ -93,7 +93,8 @@ def _confidence(found: Calibration) -> Iterator[str]:
         more = len(undecided) - _MOST_UNDECIDED
         yield (
             (f"And {more} more. " if more > 0 else "")
-            + "The machine was too busy to tell there, and what lies within the noise decides nothing."
+            + "There the paths are too close, or the machine was too busy, to tell; what lies within the "
+            "noise decides nothing."
         )
 
 

@@ -75,12 +75,17 @@ class DrafterStatus:
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """One swap. ``paused_s`` is from asking for the pause to the end of resuming."""
+    """One swap.
+
+    ``waited_s`` is from asking for the pause to its beginning: the step under way is done to its end and its
+    tokens are answered. ``paused_s`` is from then to the end of resuming: no step is done.
+    """
 
     folder: str
     fingerprint_before: str
     fingerprint: str
     prepare_s: float
+    waited_s: float
     paused_s: float
     parameter_bytes: int
     shared: tuple[str, ...]  # tensors of the checkpoint that are the target's and were left alone
@@ -102,7 +107,7 @@ class DrafterSwap:
                 "Run specpanel beside it, or reach it through a tunnel.",
             )
         self._http = httpx.AsyncClient(base_url=self.url, timeout=_DEADLINE_S, trust_env=False)
-        self._paused_s = 0.0  # of the last pause
+        self._waited_s = self._paused_s = 0.0  # before the last pause, and in it
 
     async def __aenter__(self) -> Self:
         return self
@@ -161,7 +166,7 @@ class DrafterSwap:
         prepared = await self._prepare(folder)
         prepare_s = time.monotonic() - began_s
         first = prepared[0]
-        paused_s = await _to_its_end(self._exchange(str(first["digest"])))
+        await _to_its_end(self._exchange(str(first["digest"])))
         now = await self.status()
         if now.fingerprint != first["fingerprint"]:
             if now.fingerprint != first["live_fingerprint"]:
@@ -176,7 +181,8 @@ class DrafterSwap:
             fingerprint_before=str(first["live_fingerprint"]),
             fingerprint=now.fingerprint,
             prepare_s=prepare_s,
-            paused_s=paused_s,
+            waited_s=self._waited_s,
+            paused_s=self._paused_s,
             parameter_bytes=sum(int(answer["parameter_bytes"]) for answer in prepared),
             shared=tuple(map(str, first["shared"])),
         )
@@ -212,14 +218,13 @@ class DrafterSwap:
             )
         return answers
 
-    async def _exchange(self, digest: str) -> float:
-        """Commit on every worker within one pause; seconds that it lasted."""
+    async def _exchange(self, digest: str) -> None:
+        """Commit on every worker within one pause."""
         async with self._paused():
             reason = await self._reason_of_no_commit(digest)
             if reason is not None:
                 await self._back_on_every_worker(f"the copy failed ({reason}), and ")
                 raise SwapError(f"the copy failed ({reason}); the old drafter was put back")
-        return self._paused_s
 
     async def _reason_of_no_commit(self, digest: str) -> str | None:
         """Why not every worker has committed, None where all have.
@@ -264,13 +269,14 @@ class DrafterSwap:
     async def _paused(self) -> AsyncIterator[None]:
         """No step is done within. The server resumes on every way out, even where this process is killed."""
         async with resume_guard(self.url):
-            began_s = time.monotonic()
+            asked_s = began_s = time.monotonic()
             try:
                 await self._pause()
+                began_s = time.monotonic()
                 yield
             finally:
                 await self._resume()
-                self._paused_s = time.monotonic() - began_s
+                self._waited_s, self._paused_s = began_s - asked_s, time.monotonic() - began_s
 
     async def _pause(self) -> None:
         try:

@@ -189,23 +189,28 @@ async def test_end_in_any_phase_is_a_failure_with_its_root_cause_and_the_log(
 async def test_silent_start_is_reported_at_half_the_limit_and_fails_at_the_limit(
     bench: Workbench, fake_facts: InterpreterFacts
 ) -> None:
+    """A busy machine may be silent earlier, too, for as long as the limit allows."""
     last = "Loading weights took 0.04 seconds"
-    began_s = time.monotonic()
+    limit_s = 6.0
     async with starting(
-        bench, fake_facts, silent_after="weights", start_silence_s=2.0, start_s=0
+        bench, fake_facts, silent_after="weights", start_silence_s=limit_s, start_s=0
     ) as start:
-        await start.until(lambda: start.notes, "a note on the silence")
-        assert time.monotonic() - began_s >= 1.0
-        assert last in start.notes[0]
-        assert "phase weights" in start.notes[0]
+
+        def told() -> list[str]:
+            return [note for note in start.notes if "phase weights" in note]
+
+        await start.until(lambda: last in start.log, "the last line before the silence")
+        silent_s = time.monotonic()
+        await start.until(told, "a note on the silence")
+        assert last in told()[0]
         assert not start.waiting.done()
         with pytest.raises(LaunchError) as failed:
             await start.ready()
-        assert time.monotonic() - began_s >= 2.0
+        assert time.monotonic() - silent_s >= 0.9 * limit_s
         assert last in failed.value.message
         assert "weights" in failed.value.message
         assert str(start.launch.log) in failed.value.fix
-        assert len(start.notes) == 1, "one silence is told once"
+        assert len(told()) == 1, "one silence is told once"
 
 
 async def test_start_that_goes_on_printing_is_not_killed(

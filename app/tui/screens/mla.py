@@ -280,7 +280,8 @@ class MlaScreen(PanelScreen):
             self.panel.say(str(error), severity="error")
             return
         self.panel.say(f"written: {path}")
-        await self._read()
+        # Ends a reading that began before the file was there: closing the question starts one.
+        self._work("mla-read", self._read)
 
     # Calibrating
 
