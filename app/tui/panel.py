@@ -57,6 +57,7 @@ TICK_S = 0.5
 _TICKS_WITHOUT_FOCUS = 4  # 0.5 Hz while another window has the focus
 _TICKS_BETWEEN_TERMINAL_CHECKS = 10
 _SETTLED_S = 5.0
+_COLLECT_S = 10.0
 _TICKS_BETWEEN_THEME_CHECKS = 6  # each takes a thread
 
 
@@ -289,8 +290,17 @@ class Panel(LeavingApp):
             )
         if self._auto_tick:
             self.set_interval(TICK_S, self._timed_tick)
-            # What is loaded by then stays for good: no full collection needs to walk through it.
-            self.set_timer(_SETTLED_S, gc.freeze)
+            self.set_timer(_SETTLED_S, self._settle)
+
+    def _settle(self) -> None:
+        """What is loaded by now stays for good: no collection needs to walk through it again.
+
+        So each costs some milliseconds, and is done often: drawing leaves cycles behind, and Python would let
+        a quarter of the heap's size of them pile up.
+        """
+        gc.collect()
+        gc.freeze()
+        self.set_interval(_COLLECT_S, lambda: gc.collect())
 
     async def _fetch_desk(self, open_desk: OpenDesk) -> None:
         desk = await asyncio.to_thread(open_desk)
