@@ -48,7 +48,7 @@ def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
     """The panel over a recording."""
     import asyncio
 
-    from specpanel.app.tui.opening import run_panel
+    run_panel = _the_panel()
     from specpanel.core.monitor.feed import Feed
 
     feed = Feed()
@@ -67,8 +67,19 @@ def replay_in_panel(replay: Path, speed: float, *, mouse: bool = True) -> None:
     _leave(run_panel(feed, drive, mouse=mouse))
 
 
-def _show(begin: "Callable[[Desk], None] | None", *, mouse: bool, first_mode: str = "live") -> None:
+def _the_panel() -> "Callable[..., int]":
+    """What shows it. Nothing of what is imported here is ever garbage, so nothing is looked for until the
+    panel has settled, which turns collecting on again."""
+    import gc
+
+    gc.disable()
     from specpanel.app.tui.opening import run_panel
+
+    return run_panel
+
+
+def _show(begin: "Callable[[Desk], None] | None", *, mouse: bool, first_mode: str = "live") -> None:
+    run_panel = _the_panel()
     from specpanel.core.monitor.feed import Feed
 
     feed = Feed()

@@ -1,7 +1,6 @@
 """The keys as they are bound: the table of ``keys.py`` with the user's own choices over it."""
 
 import os
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -107,11 +106,15 @@ def read_keymap(path: Path | None = None) -> tuple[Keymap, list[str]]:
     """
     where = settings_path() if path is None else path
     try:
-        found = tomllib.loads(read_ordinary(where, _LIMIT_BYTES, pipes=False).decode())
+        content = read_ordinary(where, _LIMIT_BYTES, pipes=False)
     except FileNotFoundError:
         return Keymap(), []
     except OSError as error:
         return Keymap(), [f"{where} cannot be read: {error.strerror or error}"]
+    import tomllib  # most have no such file, and the first picture does not wait for it
+
+    try:
+        found = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return Keymap(), [f"{where} is no TOML: {error}"]
     table = found.get(TABLE, {})

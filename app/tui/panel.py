@@ -298,6 +298,7 @@ class Panel(LeavingApp):
         So each costs some milliseconds, and is done often: drawing leaves cycles behind, and Python would let
         a quarter of the heap's size of them pile up.
         """
+        gc.enable()  # whoever opened the panel may have spared the start the search for garbage
         gc.collect()
         gc.freeze()
         self.set_interval(_COLLECT_S, lambda: gc.collect())
