@@ -10,13 +10,11 @@ Nothing here runs by itself: ``advance`` works for a given time and is called in
 """
 
 import time
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Literal
 
+from specpanel.core.engine.log_blocks import Block, Side, line_starts
 from specpanel.core.engine.log_filter import (
     SHOW_ALL,
     LogFilter,
@@ -79,56 +77,6 @@ class LogState:
         return 1.0 if self.complete or not self.size else min(1.0, self.indexed / self.size)
 
 
-class _Side:
-    """Blocks in one direction from the anchor: edges, and counts up to each edge."""
-
-    def __init__(self, anchor: int) -> None:
-        self.edges = array("Q", [anchor])
-        self.lines = array("Q", [0])
-        self.hits = array("Q", [0])
-        self.notable = array("Q", [0])
-        self.folded = array("Q", [0])
-
-    def __len__(self) -> int:
-        return len(self.edges) - 1
-
-    def add(self, edge: int, chosen: Selection) -> None:
-        self.edges.append(edge)
-        self.lines.append(self.lines[-1] + chosen.lines)
-        self.hits.append(self.hits[-1] + len(chosen.hits))
-        self.notable.append(self.notable[-1] + len(chosen.notable))
-        self.folded.append(self.folded[-1] + chosen.folded)
-
-    def drop_last(self) -> None:
-        for counts in (self.edges, self.lines, self.hits, self.notable, self.folded):
-            counts.pop()
-
-    def bounds(self, block: int) -> tuple[int, int]:
-        one, other = self.edges[block], self.edges[block + 1]
-        return min(one, other), max(one, other)
-
-    def notable_outward(self, block: int) -> int | None:
-        """The first block from ``block`` on, away from the anchor, that holds a warning or an error."""
-        if block >= len(self):
-            return None
-        found = bisect_right(self.notable, self.notable[block])
-        return found - 1 if found < len(self.notable) else None
-
-    def notable_inward(self, block: int) -> int | None:
-        """The last such block before ``block``, towards the anchor."""
-        found = bisect_left(self.notable, self.notable[block])
-        return found - 1 if found > 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    lines: list[bytes]
-    chosen: Selection
-    starts: list[int]  # offsets of the lines
-    first_ordinal: int
-    first_number: int
-
-
 class LogIndex:
     """The lines of a log that a filter lets through.
 
@@ -153,13 +101,13 @@ class LogIndex:
         self._anchor = anchor
         self._identity: object = None
         self._head = b""
-        self._later = _Side(0)
-        self._earlier = _Side(0)
+        self._later = Side(0)
+        self._earlier = Side(0)
         self._open = False  # the last block ended with the file and may grow
         self._tail = b""  # the last line, while it has no line end
         self._tail_chosen = Selection(0, ())
         self._searched = (-1, 0)  # a line without an end so far: its start, and how far was looked
-        self._cache: OrderedDict[tuple[int, int], _Block] = OrderedDict()
+        self._cache: OrderedDict[tuple[int, int], Block] = OrderedDict()
 
     # Growing
 
@@ -190,7 +138,7 @@ class LogIndex:
         offset = self._anchor_offset("end" if replaced else self._anchor, size)
         self._identity = identity
         self._head = self.source.read(0, _HEAD)
-        self._later, self._earlier = _Side(offset), _Side(offset)
+        self._later, self._earlier = Side(offset), Side(offset)
         self._open, self._searched = False, (-1, 0)
         self._tail, self._tail_chosen = b"", Selection(0, ())
         self._cache.clear()
@@ -342,38 +290,32 @@ class LogIndex:
 
     def notable_after(self, ordinal: int) -> int | None:
         """The next warning or error after a shown line, among what has been looked at."""
-        here = self._place_of(ordinal)
-        if here is None:
-            return None
-        side, block = here
-        if (found := self._notable_in(side, block, ordinal, forward=True)) is not None:
-            return found
-        if side is self._earlier:
-            nearer = side.notable_inward(block)
-            if nearer is not None:
-                return self._notable_in(side, nearer, None, forward=True)
-            side, block = self._later, -1
-        further = side.notable_outward(block + 1)
-        return None if further is None else self._notable_in(side, further, None, forward=True)
+        return self._notable(ordinal, forward=True)
 
     def notable_before(self, ordinal: int) -> int | None:
         """The warning or error before a shown line, among what has been looked at."""
+        return self._notable(ordinal, forward=False)
+
+    def _notable(self, ordinal: int, *, forward: bool) -> int | None:
         here = self._place_of(ordinal)
         if here is None:
             return None
         side, block = here
-        if (found := self._notable_in(side, block, ordinal, forward=False)) is not None:
+        if (found := self._notable_in(side, block, ordinal, forward=forward)) is not None:
             return found
-        if side is self._later:
+        ahead, behind = self._later, self._earlier
+        if not forward:
+            ahead, behind = behind, ahead
+        if side is behind:  # first to the anchor, then away from it
             nearer = side.notable_inward(block)
             if nearer is not None:
-                return self._notable_in(side, nearer, None, forward=False)
-            side, block = self._earlier, -1
+                return self._notable_in(side, nearer, None, forward=forward)
+            side, block = ahead, -1
         further = side.notable_outward(block + 1)
-        return None if further is None else self._notable_in(side, further, None, forward=False)
+        return None if further is None else self._notable_in(side, further, None, forward=forward)
 
     def _notable_in(
-        self, side: _Side, number: int, ordinal: int | None, *, forward: bool
+        self, side: Side, number: int, ordinal: int | None, *, forward: bool
     ) -> int | None:
         """The nearest warning or error of a block, from ``ordinal`` or from its edge."""
         if number >= len(side):
@@ -384,24 +326,24 @@ class LogIndex:
             return next((o for o in ordinals if ordinal is None or o > ordinal), None)
         return next((o for o in reversed(ordinals) if ordinal is None or o < ordinal), None)
 
-    def _place_of(self, ordinal: int) -> tuple[_Side, int] | None:
+    def _place_of(self, ordinal: int) -> tuple[Side, int] | None:
         """The side and the block that hold a shown line; the unfinished last line lies after all blocks."""
         if not self.state.first <= ordinal < self.state.end:
             return None
         if ordinal >= 0:
-            return self._later, bisect_right(self._later.hits, ordinal) - 1
-        return self._earlier, bisect_right(self._earlier.hits, -ordinal - 1) - 1
+            return self._later, self._later.holding(ordinal)
+        return self._earlier, self._earlier.holding(-ordinal - 1)
 
-    def _block_of(self, ordinal: int) -> _Block | None:
+    def _block_of(self, ordinal: int) -> Block | None:
         here = self._place_of(ordinal)
         if here is None:
             return None
         side, number = here
         return self._tail_block() if number >= len(side) else self._block(side, number)
 
-    def _tail_block(self) -> _Block:
+    def _tail_block(self) -> Block:
         later = self._later
-        return _Block(
+        return Block(
             lines_of(self._tail),
             self._tail_chosen,
             [later.edges[-1]],
@@ -409,18 +351,19 @@ class LogIndex:
             later.lines[-1],
         )
 
-    def _block(self, side: _Side, number: int) -> _Block:
+    def _block(self, side: Side, number: int) -> Block:
         start, end = side.bounds(number)
         block = self._cache.get((start, end))
         if block is None:
             data = self.source.read(start, min(_BLOCK, end - start))
             lines = lines_of(data)
             chosen = self._select(data)
-            starts = list(accumulate((len(line) + 1 for line in lines[:-1]), initial=start))
             later = side is self._later
             ordinal = side.hits[number] if later else -side.hits[number + 1]
             line_number = side.lines[number] if later else -side.lines[number + 1]
-            block = self._cache[start, end] = _Block(lines, chosen, starts, ordinal, line_number)
+            block = self._cache[start, end] = Block(
+                lines, chosen, line_starts(lines, start), ordinal, line_number
+            )
             if len(self._cache) > _CACHED_BLOCKS:
                 self._cache.popitem(last=False)
         else:
