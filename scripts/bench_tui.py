@@ -223,7 +223,7 @@ def machine() -> str:
         model = next(line.partition(":")[2].strip() for line in lines if "model name" in line)
     load = os.getloadavg()[0]
     return (
-        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, {model}, "
+        f"{platform.system()} {platform.release().partition('-')[0]}, {os.cpu_count()} cores, {model}, "
         f"Python {platform.python_version()}; load average when it began {load:.1f}"
     )
 

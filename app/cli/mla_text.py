@@ -71,10 +71,11 @@ def _table(prompts: tuple[Prompt, ...]) -> Iterator[str]:
 
 
 def _path(prompt: Prompt) -> str:
-    """The tiers of its chunks in order, in short."""
+    """The tier of its chunks: the first one's and, where they differ, the last one's."""
     if len(prompt.tiers) == 1:
         return TIER_TITLES[prompt.tiers[0]]
-    return "→".join(TIER_TITLES[tier].partition(" ")[0] for tier in prompt.tiers)
+    ends = (prompt.tiers[0], prompt.tiers[-1])
+    return "→".join(TIER_TITLES[tier].partition(" ")[0] for tier in ends)
 
 
 def _told(prompt: Prompt) -> tuple[PromptStep, ...]:

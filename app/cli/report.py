@@ -12,11 +12,11 @@ from typing import NoReturn, ParamSpec, TypeVar
 from specpanel.core.errors import ConfigurationError, ExitCode, SpecpanelError
 from specpanel.core.printable import clipped, without_controls
 
-# Commands that do something while they print: without a reader they end before it is done.
+# Modules whose commands do something while they print: without a reader they end before it is done.
 _UNDER_WAY = frozenset(
     {
-        *("run", "demo", "watch", "compare", "breakeven", "tune", "parity", "sweep"),
-        *("train", "promote", "bench", "calibrate"),
+        *("run", "demo", "watch", "compare", "breakeven", "tune", "parity"),
+        *("train", "promote", "mla_measure"),
     }
 )
 
@@ -75,7 +75,7 @@ def guarded(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         except BrokenPipeError:
             # The reader went away (specpanel … | head): what is left in the buffer goes nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            cut_short = command.__name__ in _UNDER_WAY
+            cut_short = command.__module__.rpartition(".")[2] in _UNDER_WAY
             raise SystemExit(128 + signal.SIGPIPE if cut_short else 0) from None
         except OSError as error:
             # Anything else is turned into one of our errors where it is known: a file of ours has a

@@ -110,6 +110,7 @@ def run(
             **{flag: flags[flag] for flag in ("--duration", "--rate", "--capture")},
             "--baseline": baseline,
             "--record": record,
+            "--no-record": no_record,
             "--force": force,
             "--keep-running": keep_running,
         }
@@ -119,6 +120,11 @@ def run(
             as_json=as_json,
         )
         return
+    said = context.get_parameter_source("guidellm")
+    if guidellm is not None and (said is None or said.name == "COMMANDLINE"):
+        from specpanel.core.errors import ConfigurationError
+
+        raise ConfigurationError("--guidellm needs --with guidellm", "Say both, or leave it out.")
     plan = replace(_plan(profile, baseline, attach, model, keep_running), force=force)
     fly(_recorded(plan, record, no_record), as_json=as_json)
 

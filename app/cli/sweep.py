@@ -47,6 +47,13 @@ def sweep(asked: Asked, refused: Mapping[str, object], *, as_json: bool) -> None
     given = next((flag for flag, value in refused.items() if value), None)
     if given is not None:
         raise ConfigurationError(f"{given} means nothing with guidellm", "Leave it out.")
+    traffic = asked.profile.traffic
+    for name in ("rate_per_s", "duration_s"):
+        if getattr(traffic, name) is not None:
+            raise ConfigurationError(
+                f"traffic.{name} means nothing with guidellm, which sends a number of requests at each load",
+                "Leave it out of the profile and the environment.",
+            )
     if asked.loads is not None and asked.concurrency is not None:
         raise ConfigurationError("--loads and --concurrency say the same", "Keep one.")
     one = None if asked.concurrency is None else str(asked.concurrency)

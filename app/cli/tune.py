@@ -97,14 +97,14 @@ def tune(
 
 
 def _own(name: str, flags: dict[str, Any], given: list[str], profile: "Profile") -> "Profile":
-    """What of ``profile`` belongs into a file: not what the environment gave, but the drafter that ran."""
+    """What of ``profile`` belongs into a file: not what the environment gave, but the pair that ran."""
     from specpanel.core.errors import ConfigurationError
 
     try:
         own: Profile = options.resolved_profile(name, flags, given, (), environment=False)
     except ConfigurationError:  # the environment gives what the file lacks
         return profile
-    return own.model_copy(update={"drafter": profile.drafter})
+    return own.model_copy(update={"target": profile.target, "drafter": profile.drafter})
 
 
 def _curve(

@@ -52,10 +52,17 @@ def owner_of(record: ServerRecord) -> Owner | None:
     except (psutil.Error, OSError):
         return None
     command = command_in(words)
-    need = None if command is None else _NEEDS.get(command)
+    need = None if command is None else need_of(command, words)
     if command is None or need is None or began_unix > record.started_unix + _CLOCK_S:
         return None  # a pid that another process has by now is younger than the server
     return Owner(command, need, pid)
+
+
+def need_of(command: str, words: Sequence[str]) -> str | None:
+    """What a process of these words does with its servers; None where it needs none of them."""
+    if command == "run" and any(word.partition("=")[0] == "--with" for word in words):
+        return "an experiment"  # a sweep over loads, by another program
+    return _NEEDS.get(command)
 
 
 def command_in(words: Sequence[str]) -> str | None:

@@ -20,6 +20,11 @@ def told_at_the_end(path: Path) -> tuple[Event, ...]:
     Raises:
         FileNotFoundError: there is no file.
     """
+    if not path.is_file():
+        path.stat()
+        return (
+            Note("a pipe is read once: its summary is told where its file is replayed by name"),
+        )
     run = read_run(path)
     ending = how_it_ended(run)
     told: list[Event] = [] if run.summary is None else [SummaryMade(run.summary)]

@@ -14,11 +14,12 @@ import tomli_w
 from pydantic import ValidationError
 
 from specpanel.core.errors import ConfigurationError
+from specpanel.core.printable import one_line
 from specpanel.core.private import private_opener
 from specpanel.core.settings.complaints import complaint
 from specpanel.core.settings.overrides import Overrides, overlaid
 from specpanel.core.settings.paths import profiles_folder
-from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.profile import Profile, is_profile_name
 from specpanel.core.settings.toml_lines import line_of
 
 PRESETS = Path(__file__).parent / "presets"
@@ -190,8 +191,14 @@ def require_free(name: str, *, overwrite: bool = False) -> Path:
     """Where a profile of that name would be written.
 
     Raises:
-        ConfigurationError: a file of that name is there already, and is not to be written over.
+        ConfigurationError: no profile can be called so, or a file of that name is there already and is not to
+            be written over.
     """
+    if not is_profile_name(name):
+        raise ConfigurationError(
+            f"{one_line(name, 80)!r} cannot be the name of a profile",
+            "Take letters, digits, dot, dash, plus and underscore, at most 64, a letter or digit first.",
+        )
     path = profiles_folder() / f"{name}.toml"
     if path.exists() and not overwrite:
         raise ConfigurationError(

@@ -25,7 +25,8 @@ def without_laid_over(
         table["drafter"] = file["drafter"]
     for dotted in names:
         of_drafter = dotted.startswith("drafter.")
-        if (method and of_drafter) or _value(table, dotted) != _value(before, dotted):
+        drafter_stays = method or table["drafter"] != before["drafter"]
+        if (drafter_stays and of_drafter) or _value(table, dotted) != _value(before, dotted):
             continue
         table = with_value(table, dotted, _value(file, dotted))
     return Profile.model_validate({**table, "name": edited.name})

@@ -16,6 +16,8 @@ from specpanel.core.settings.mla import Mla
 
 SCHEMA_VERSION: Literal[1] = 1
 
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
+_LONGEST_NAME = 64
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -209,6 +211,11 @@ class Traffic(_Section):
     )
 
 
+def is_profile_name(name: str) -> bool:
+    """Whether a profile may be called so; then its file lies in the folder of profiles, too."""
+    return len(name) <= _LONGEST_NAME and re.fullmatch(_NAME.strip("^$"), name) is not None
+
+
 class Profile(_Section):
     """A named launch: target, engine, drafter, attention and traffic."""
 
@@ -217,8 +224,8 @@ class Profile(_Section):
     )
     name: str = Field(
         default="unnamed",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$",
-        max_length=64,
+        pattern=_NAME,
+        max_length=_LONGEST_NAME,
         description="Name of the profile: letters, digits, dot, dash, plus and underscore.",
     )
     description: str = Field(default="", description="One line on what this is for.")

@@ -12,7 +12,7 @@ from fakes.engine.workbench import new_record
 
 from specpanel.app.cli import main
 from specpanel.core.engine.command import Command
-from specpanel.core.engine.ownership import command_in, owner_of
+from specpanel.core.engine.ownership import command_in, need_of, owner_of
 from specpanel.core.engine.process import ServerProcess, running_servers, start_server, stop_server
 from specpanel.core.settings.profile import Profile
 
@@ -92,3 +92,11 @@ def test_the_command_is_read_from_the_words_of_a_process() -> None:
     assert command_in(["/venv/bin/specpanel", "--no-mouse"]) is None
     assert command_in(["python", "-m", "pytest", "specpanel_tests"]) is None
     assert command_in([]) is None
+
+
+def test_a_sweep_of_another_program_is_an_experiment_that_needs_its_server() -> None:
+    words = ["/venv/bin/specpanel", "run", "mine"]
+    assert need_of("run", words) == "a run"
+    assert need_of("run", [*words, "--with", "guidellm"]) == "an experiment"
+    assert need_of("run", [*words, "--with=guidellm"]) == "an experiment"
+    assert need_of("watch", words) is None

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+RECORDING = str(
+    next((Path(__file__).parents[2] / "docs" / "recordings").glob("demo-ngram-*.ndjson"))
+)
 SCRIPT = Path(sys.executable).with_name("specpanel")
 
 
@@ -27,7 +30,14 @@ def test_a_full_disk_under_standard_output_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", "--help"), ("profile", "list"), ("--version",)], ids=" ".join
+    "arguments",
+    [
+        ("run", "--help"),
+        ("profile", "list"),
+        ("--version",),
+        ("runs", "compare", RECORDING, RECORDING),  # not the experiment of that name
+    ],
+    ids=["help", "list", "version", "runs compare"],
 )
 def test_a_closed_pipe_ends_a_text_without_an_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()

@@ -9,8 +9,8 @@ from specpanel.core.engine.registry import find, log_path
 from specpanel.core.errors import ConfigurationError, NotRunningError, SpecpanelError
 from specpanel.core.lab.store import Store
 from specpanel.core.session.history import find_run, recording_path
-from specpanel.core.settings.files import find_profile
-from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.files import find_profile, require_free
+from specpanel.core.settings.profile import Profile, is_profile_name
 
 NAMES = ("../evil", "/etc/passwd", "a/../../b", "..", ".", "a\0b", "\x1b[2Jx", "", "x" * 5000)
 
@@ -19,6 +19,15 @@ NAMES = ("../evil", "/etc/passwd", "a/../../b", "..", ".", "a\0b", "\x1b[2Jx", "
 def test_a_profile_may_not_be_called_so(name: str) -> None:
     with pytest.raises(ValidationError):
         Profile.model_validate({"name": name, "target": {"model": "/m"}})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nor_is_one_written_under_it_which_is_told_before_anything_slow(
+    name: str, own_folders: Path
+) -> None:
+    assert not is_profile_name(name)
+    with pytest.raises(ConfigurationError, match="cannot be the name of a profile"):
+        require_free(name, overwrite=True)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -44,6 +44,27 @@ def test_a_drafter_of_the_environment_is_written_only_where_it_was_edited(tmp_pa
     assert written(tmp_path, other, drafter__k=9).drafter.method == "suffix"
 
 
+def test_an_edited_drafter_stays_whole_for_its_settings_belong_together(tmp_path: Path) -> None:
+    found = written(tmp_path, {"SPECPANEL_K": "8"}, drafter__k_by_batch_size="1-8:6 9-64:2")
+    assert found.drafter.draft_tokens == 8
+    assert written(tmp_path, {"SPECPANEL_K": "8"}, traffic__seed=7).drafter.draft_tokens == 3
+
+
+def test_what_is_tuned_is_written_for_the_target_that_it_was_measured_with(
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specpanel.app.cli import options
+    from specpanel.app.cli.tune import _own
+
+    path = own_folders / "mine.toml"
+    path.write_text(FILE)
+    for name, value in (("MODEL", "/other"), ("K", "8"), ("PORT", "9000")):
+        monkeypatch.setenv(f"SPECPANEL_{name}", value)
+    measured = options.resolved_profile(str(path), {}, [], ())
+    kept = _own(str(path), {}, [], measured)
+    assert (kept.target.model, kept.drafter.draft_tokens, kept.engine.port) == ("/other", 8, 8000)
+
+
 def test_a_new_profile_says_what_it_was_made_of_and_leaves_the_environment_out(
     own_folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """How a recorded run failed is told by its replay and instead of a chart of nothing."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -70,6 +71,21 @@ def test_nothing_to_draw_is_one_sentence_with_the_reason_and_no_grid(
     assert CAUSE in err
 
 
+def test_a_pipe_says_that_its_summary_is_not_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    with open(writing, "w") as file:
+        file.write(failed_run(tmp_path).read_text())
+    pipe = f"/dev/fd/{reading}"
+    code, _, err = said(monkeypatch, capsys, "watch", "--replay", pipe, "--speed", "0")
+    os.close(reading)
+    assert code == 0
+    assert "a pipe is read once" in err.splitlines()[-1]
+
+
 def test_a_run_that_ended_well_has_no_ending_to_tell() -> None:
-    for path in (Path(__file__).parents[1] / "data" / "recordings").glob("*.ndjson"):
+    recordings = [*(Path(__file__).parents[1] / "data" / "recordings").glob("*.ndjson")]
+    assert recordings
+    for path in recordings:
         assert how_it_ended(read_run(path)) is None

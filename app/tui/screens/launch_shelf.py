@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from specpanel.app.tui.screens.launch_draft import Draft
 from specpanel.core.settings.files import ProfileFile
-from specpanel.core.settings.profile import Profile
+from specpanel.core.settings.profile import Profile, is_profile_name
 
 _FIRST_PRESET = "demo-ngram"  # runs on any machine
 
@@ -69,11 +69,13 @@ class Shelf:
         draft, file = self.draft, self.file
         if any(file.name == name and file.origin == "preset" for file in self.files):
             return f"{name} is a preset and stays as it is; choose another name"
+        if not is_profile_name(name):
+            return f"{name} cannot be the name of a profile: letters, digits and . - _ +"
         try:
             profile = Profile.model_validate({**(draft.table if draft else {}), "name": name})
             return profile if file is None else file.to_write(profile)
-        except ValidationError:
-            return f"{name} cannot be the name of a profile: letters, digits and . - _ +"
+        except ValidationError as error:
+            return f"{name} cannot be written: {error.errors()[0]['msg']}"
 
     def forget(self, *names: str | None) -> None:
         """Drops the edits over some profiles, because they were written."""
