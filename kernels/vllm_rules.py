@@ -218,6 +218,14 @@ def ranges_for(
     return with_context if has_context and with_context is not None else ranges
 
 
+def ranges_of(deployment: Deployment, table: Thresholds, has_context: bool) -> Ranges | None:
+    """The table's ranges for a deployment; None where it has no such row."""
+    dims = deployment.dims
+    return ranges_for(
+        deployment.backend, deployment.tensor_parallel, dims.qk, dims.v, has_context, table
+    )
+
+
 def decide(deployment: Deployment, step: Step, table: Thresholds = THRESHOLDS) -> Decision:
     """Which tier the prefills of ``step`` take, and why they take no other."""
     topk = deployment.dims.topk
@@ -342,11 +350,8 @@ def _masked_gates(deployment: Deployment) -> tuple[Condition, ...]:
 
 
 def _table_condition(deployment: Deployment, step: Step, table: Thresholds) -> Condition:
-    dims, tensor_parallel = deployment.dims, deployment.tensor_parallel
-    ranges = ranges_for(
-        deployment.backend, tensor_parallel, dims.qk, dims.v, step.has_context, table
-    )
-    where = f"{deployment.backend} at TP{tensor_parallel}"
+    ranges = ranges_of(deployment, table, step.has_context)
+    where = f"{deployment.backend} at TP{deployment.tensor_parallel}"
     if ranges is None:
         return Condition("table", False, f"vLLM's table has no row for {where}")
     if not ranges:

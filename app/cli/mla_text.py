@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from specpanel.kernels.explain import Explanation, Prompt, PromptStep
+from specpanel.kernels.explain import Explanation
+from specpanel.kernels.prompt_steps import Prompt, PromptStep
 from specpanel.kernels.vllm_rules import TIER_TITLES, VLLM_VERSION, Tier
 
 _TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")

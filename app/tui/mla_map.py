@@ -17,7 +17,8 @@ from specpanel.kernels.calibrate import Calibration
 from specpanel.kernels.cells import Cell
 from specpanel.kernels.cost import estimates_ms
 from specpanel.kernels.dispatch import choose
-from specpanel.kernels.explain import Explanation, step_of
+from specpanel.kernels.explain import Explanation
+from specpanel.kernels.prompt_steps import step_of
 from specpanel.kernels.vllm_rules import Step, Tier, decide, use_masked_mha
 
 LABEL_CELLS = 6

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TypeVar
 
 from specpanel.core.session.mla_tiers import MlaChoices
+from specpanel.kernels.advice import Advice
 from specpanel.kernels.dims import PRESETS, MLADims
 from specpanel.kernels.errors import MLAError
-from specpanel.kernels.explain import Advice, Explanation, explain
+from specpanel.kernels.explain import Explanation, explain
 from specpanel.kernels.gpus import GPU, GPUS
 from specpanel.kernels.vllm_backends import BACKENDS, KV_DTYPES
 

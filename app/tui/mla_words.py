@@ -11,7 +11,8 @@ from specpanel.app.tui.ink import Line, Span, clean, fit, shorten, width_of, wra
 from specpanel.app.tui.mla_map import TIER_INKS, mark_of, short, spaced
 from specpanel.app.tui.mla_study import LENGTHS, Study
 from specpanel.kernels.errors import MLAError
-from specpanel.kernels.explain import Explanation, Prompt, step_of
+from specpanel.kernels.explain import Explanation
+from specpanel.kernels.prompt_steps import Prompt, step_of
 from specpanel.kernels.vllm_rules import TIER_TITLES, Tier, decide
 
 TIERS: tuple[Tier, ...] = ("dense_mha", "masked_mha", "sparse_mqa")

@@ -16,8 +16,9 @@ from specpanel.core.settings.profile import Profile
 from specpanel.core.settings.rows import table_of, validated, with_value
 from specpanel.kernels.dims import MLADims, from_config, preset
 from specpanel.kernels.errors import MLAError
-from specpanel.kernels.explain import step_of, tiers_that_can_fire
+from specpanel.kernels.explain import tiers_that_can_fire
 from specpanel.kernels.gpus import GPU, recognised
+from specpanel.kernels.prompt_steps import step_of
 from specpanel.kernels.vllm_backends import Serving, choose, default_chunk_tokens
 from specpanel.kernels.vllm_rules import TIER_TITLES, Deployment, decide
 
