@@ -1,9 +1,8 @@
 """The Lab as a person uses it: what is in the store is seen, running ones too, stopped, deleted, sent on."""
 
-import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,14 @@ from tui.stage import SERVING, Act
 
 from specpanel.app.tui.charts.glyphs import ASCII, BRAILLE, Glyphs
 from specpanel.app.tui.lab_charts import Point, RatioScale, breakeven_rows, whisker
+from specpanel.app.tui.lab_jobs import LabJobs
 from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens import lab_new
 from specpanel.app.tui.screens.lab import LabScreen, list_rows
 from specpanel.app.tui.screens.lab_new import NewExperimentScreen, Wish
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.export import reports_folder
-from specpanel.core.lab.jobs import stop_experiment
+from specpanel.core.lab.jobs import Job, stop_experiment
 from specpanel.core.lab.store import DONE, INTERRUPTED, RUNNING, Store
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.monitor import ServerFacts
@@ -42,6 +42,30 @@ with Store() as store:
     signal.sigwait({{signal.SIGINT}})
     store.finish(name, INTERRUPTED, "kept what it had", None)
 """
+FAILS = "raise SystemExit('no such target')"
+
+
+def once(gate: Path, program: str) -> list[str]:
+    """The command that runs ``program`` once the file ``gate`` is there."""
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
+    return [sys.executable, "-c", waits + program]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ends what a test's panel has started, however the test ends."""
+    jobs: list[Job] = []
+    start = LabJobs.start
+
+    def noted(self: LabJobs, command: Sequence[str]) -> Job:
+        jobs.append(start(self, command))
+        return jobs[-1]
+
+    monkeypatch.setattr(LabJobs, "start", noted)
+    yield
+    for job in jobs:
+        job.process.kill()
+        job.process.wait(20)
 
 
 @asynccontextmanager
@@ -70,19 +94,22 @@ async def test_an_experiment_of_another_terminal_is_seen_and_stopped_with_what_i
     blocked = "import os,signal,sys; signal.pthread_sigmask(signal.SIG_BLOCK,{signal.SIGINT}); "
     program = [sys.executable, "-c", f"{blocked}os.execv(sys.argv[1], sys.argv[1:])", *signalled]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as writer:  # noqa: ASYNC220
-        assert writer.stdout is not None
-        name = writer.stdout.readline().strip()
-        async with lab() as act:
-            await act.sees("of another terminal", "● running", "no server up so far")
-            with Store() as store:
-                told = {"block": 3, "ratios": {"b": 0.8}, "half_widths": {"b": 0.2}}
-                store.add_progress(name, {"kind": "block", "elapsed_s": 9.0, **told})
-            await act.sees("0.800", "±20.0%")
-            await act.press("d")
-            await act.sees("x stops a running experiment")
-            await act.press("x", "y")
-            await act.sees("! interrupted", "kept what it had")
-        assert writer.wait(20) == 0
+        try:
+            assert writer.stdout is not None
+            name = writer.stdout.readline().strip()
+            async with lab() as act:
+                await act.sees("of another terminal", "● running", "no server up so far")
+                with Store() as store:
+                    told = {"block": 3, "ratios": {"b": 0.8}, "half_widths": {"b": 0.2}}
+                    store.add_progress(name, {"kind": "block", "elapsed_s": 9.0, **told})
+                await act.sees("0.800", "±20.0%")
+                await act.press("d")
+                await act.sees("x stops a running experiment")
+                await act.press("x", "y")
+                await act.sees("! interrupted", "kept what it had")
+            assert writer.wait(20) == 0
+        finally:
+            writer.kill()  # else the end of the block waits for it
 
 
 async def test_a_result_is_deleted_only_after_a_yes() -> None:
@@ -97,11 +124,16 @@ async def test_a_result_is_deleted_only_after_a_yes() -> None:
             assert "compare-20261130-163835-08ea" not in [one.id for one in store.experiments()]
 
 
+def will_start(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """What the dialog offers, and the command that it starts in the experiment's place."""
+    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: command)
+    monkeypatch.setattr(lab_new, "profile_choices", lambda: [("a", "none"), ("b", "ngram K=4")])
+
+
 @pytest.fixture
 def writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the dialog starts writes a running experiment and ends on SIGINT."""
-    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: [sys.executable, "-c", WRITER])
-    monkeypatch.setattr(lab_new, "profile_choices", lambda: [("a", "none"), ("b", "ngram K=4")])
+    will_start(monkeypatch, [sys.executable, "-c", WRITER])
 
 
 async def begin(act: Act) -> None:
@@ -146,15 +178,53 @@ async def test_what_was_started_is_told_and_its_row_is_chosen_when_it_appears() 
         await until_stopped(act)
 
 
+@pytest.mark.parametrize("key", ["up", "enter"], ids=["moved", "opened"])
+async def test_the_row_that_appears_takes_nobody_from_what_is_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
+) -> None:
+    gate = tmp_path / "gate"
+    will_start(monkeypatch, once(gate, WRITER))
+    results()
+    async with lab() as act:
+        await act.press("end")
+        await begin(act)
+        await act.press("space", "down", "enter")
+        await act.sees("starting")
+        await act.press(key)
+        chosen = screen_of(act).list.chosen
+        gate.touch()
+        await act.until(lambda: screen_of(act).list.starting is None)
+        assert len(screen_of(act).list.found) == 6
+        assert chosen is not None
+        assert getattr(screen_of(act).list.chosen, "id", None) == chosen.id
+
+
+async def test_a_start_that_failed_while_another_screen_was_shown_takes_no_room_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    will_start(monkeypatch, once(gate, FAILS))
+    results()
+    async with lab((120, 40)) as act:
+        rows = screen_of(act).list.size.height
+        await begin(act)
+        await act.press("space", "down", "enter")
+        await act.sees("starting")
+        assert screen_of(act).list.size.height == rows + 1
+        await act.press("2")
+        gate.touch()
+        await act.until(lambda: act.panel.lab.running == 0)
+        await act.press("4")
+        await act.until(lambda: not screen_of(act).list.reading)
+        assert screen_of(act).list.size.height == rows
+
+
 @pytest.mark.parametrize("before", [False, True], ids=["first of all", "among others"])
 async def test_an_experiment_has_a_row_from_its_start_on_and_none_when_it_fails_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: bool
 ) -> None:
     gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    slow = f"open({str(gate)!r}).read(); import sys; sys.exit('no such target')"
-    monkeypatch.setattr(lab_new, "specpanel_command", lambda *_: [sys.executable, "-c", slow])
-    monkeypatch.setattr(lab_new, "profile_choices", lambda: [("a", "none"), ("b", "ngram K=4")])
+    will_start(monkeypatch, once(gate, FAILS))
     if before:
         results()
     async with lab() as act:
@@ -165,7 +235,7 @@ async def test_an_experiment_has_a_row_from_its_start_on_and_none_when_it_fails_
         assert found == (5 if before else 0)
         await act.press("end", "home")
         assert screen_of(act).list.cursor == 0, "what starts cannot be chosen"
-        gate.write_text("go on")
+        gate.touch()
         await act.sees("no such target")
         await act.until(lambda: screen_of(act).list.starting is None)
         assert len(screen_of(act).list.found) == found
