@@ -46,17 +46,12 @@ class LabList(Pane):
         self.cursor = max(0, min(self.cursor, len(found) - 1))
         self.redraw()
 
-    def choose_of(self, pid: int) -> bool:
-        """The cursor on what the process ``pid`` measures; whether there is such a row."""
-        places = [
-            place
-            for place, one in enumerate(self.found)
-            if one.state == "running" and one.writer[0] == pid
-        ]
-        if places:
-            self.cursor = places[0]
-            self.redraw()
-        return bool(places)
+    def place_of(self, pid: int) -> int | None:
+        """Where that stands which the process ``pid`` measures; None: there is no such row."""
+        for place, one in enumerate(self.found):
+            if one.state == "running" and one.writer[0] == pid:
+                return place
+        return None
 
     @property
     def chosen(self) -> "Experiment | None":

@@ -63,7 +63,8 @@ class LabScreen(PanelScreen):
         self.detail = LabDetail(glyphs=glyphs)
         self.whole = False
         self._servers: dict[str, int] = {}
-        self._awaited: int | None = None  # the process whose row is chosen once it is there
+        self._awaited: int | None = None  # the process whose row is not there yet
+        self._follows = False  # whether that row is chosen when it appears
         self._seen: tuple[object, ...] = ()
         self._ticks = 0
 
@@ -86,6 +87,7 @@ class LabScreen(PanelScreen):
 
     def on_screen_resume(self) -> None:
         self.top_bar.show(self.panel.feed.latest)
+        self._fit_again()  # what was starting may have its row by now, or have failed without one
         self.reread()
 
     def receive(self, feed: Feed) -> None:
@@ -126,7 +128,10 @@ class LabScreen(PanelScreen):
         self._servers = read.servers
         before = len(self.list.found)
         self.list.put(read.found, read.progress)
-        if self._awaited is not None and self.list.choose_of(self._awaited):
+        place = None if self._awaited is None else self.list.place_of(self._awaited)
+        if place is not None:
+            if self._follows and not self.whole:
+                self.list.move(place - self.list.cursor)
             self._await(None)
         if len(read.found) != before:
             self._fit_again()
@@ -191,6 +196,7 @@ class LabScreen(PanelScreen):
         if self.whole:
             self.detail.scroll_rows(step)
             return
+        self._follows = False
         self.list.move(step)
         self._show_chosen()
 
@@ -241,7 +247,7 @@ class LabScreen(PanelScreen):
 
     def _await(self, pid: int | None, wish: Wish | None = None) -> None:
         """Shows that an experiment starts, until it has a row of its own or has ended without one."""
-        self._awaited = pid
+        self._awaited, self._follows = pid, pid is not None
         self.list.starting = None if wish is None else (wish.kind, ", ".join(wish.profiles))
         if self.is_current:
             self._fit_again()
