@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.tiny_llama import HIDDEN, LAYERS, write_tiny_llama
+from fakes.tiny_llama import LAYERS, write_tiny_llama
+from fakes.tiny_model import HIDDEN
 from fakes.tiny_qwen3_mtp import write_tiny_qwen3_mtp
 from fakes.training.tutorial import Shown, lessons
 

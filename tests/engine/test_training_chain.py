@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes.tiny_llama import HIDDEN, LAYERS, write_tiny_llama
+from fakes.tiny_llama import LAYERS, write_tiny_llama
+from fakes.tiny_model import HIDDEN
 
 SPECULATORS = importlib.util.find_spec("speculators") is not None
 WITHOUT = "Speculators is not installed (make train-demo installs it)"
