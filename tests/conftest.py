@@ -23,6 +23,7 @@ _XDG = {
 _TALKING = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 _REAL_CACHE_HOME = str(cache_folder().parent)
 REAL = "tests/engine/"
+LONGEST = f"{REAL}test_panel_flight.py"
 
 # Time is judged through tests/pace.py: what Hypothesis asks of one example fails on a machine under load.
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -77,8 +78,17 @@ def shared_cache(demo_model: Path, own_folders: Path, monkeypatch: pytest.Monkey
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts vLLM takes longest, so it begins first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(REAL))
+    """What starts vLLM takes longest, so it begins first.
+
+    But for the longest flight: the process that has done all else takes it, while the other goes on.
+    """
+    items.sort(key=lambda item: (_turn(item.nodeid) == LONGEST, _turn(item.nodeid) != REAL))
+
+
+def _turn(nodeid: str) -> str:
+    """Tests of the same turn run in one process, one after another."""
+    file = nodeid.partition("::")[0]
+    return REAL if file.startswith(REAL) and file != LONGEST else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -88,6 +98,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class TakingTurns(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return REAL if nodeid.startswith(REAL) else nodeid.partition("::")[0]
+            return _turn(nodeid)
 
     return TakingTurns(config, log)

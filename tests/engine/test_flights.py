@@ -7,10 +7,14 @@ import pytest
 from specpanel.core.monitor.recording import read_recording
 
 
-def test_a_run_with_baseline_says_whether_speculation_pays(specpanel, port: str) -> None:
-    """Two real servers, all 80 prompts each, greedy: ratio, intervals, and the same answers."""
+@pytest.mark.parametrize("prompts", [24, pytest.param(80, marks=pytest.mark.long)])
+def test_a_run_with_baseline_says_whether_speculation_pays(
+    specpanel, port: str, prompts: int
+) -> None:
+    """Two real servers, the same prompts each, greedy: ratio, intervals, and the same answers."""
+    asked = ("--requests", str(prompts), "--concurrency", "8")
     run = specpanel.run(
-        *("run", "demo-ngram", "--baseline", "--json", "--requests", "80", "--concurrency", "8"),
+        *("run", "demo-ngram", "--baseline", "--json", *asked),
         *("--port", port, "--set", "traffic.max_tokens=24"),
         seconds=900,
     )
@@ -19,7 +23,7 @@ def test_a_run_with_baseline_says_whether_speculation_pays(specpanel, port: str)
     summary = run.summary
     baseline, drafter = summary["legs"]
     assert (baseline["leg"], drafter["leg"]) == ("baseline", "drafter")
-    assert baseline["requests"] == drafter["requests"] == 80
+    assert baseline["requests"] == drafter["requests"] == prompts
     assert baseline["failed"] == drafter["failed"] == 0
     assert baseline["acceptance"] is None
 
@@ -42,19 +46,19 @@ def test_a_run_with_baseline_says_whether_speculation_pays(specpanel, port: str)
             assert median["low_ms"] <= median["value_ms"] <= median["high_ms"]
 
     paired = summary["comparison"]["paired"]
-    assert paired["pairs"] == 80
+    assert paired["pairs"] == prompts
     assert paired["ratio_interval"]["low"] <= paired["ratio"] <= paired["ratio_interval"]["high"]
     assert summary["verdict"]["word"] in ("pays", "neutral", "costs", "unknown")
 
     agreement = summary["comparison"]["agreement"]
-    assert agreement["compared"] == 80
-    assert agreement["identical"] + len(agreement["differences"]) == 80
+    assert agreement["compared"] == prompts
+    assert agreement["identical"] + len(agreement["differences"]) == prompts
     for difference in agreement["differences"]:
         # A difference is told with its place and what stood there on both sides.
         assert difference["unit"] == "token"
         assert difference["with_drafter"] != difference["without_drafter"]
     # float32 on one machine: ties that break the other way are rare.
-    assert agreement["identical"] >= 76
+    assert agreement["identical"] >= 0.9 * prompts
 
 
 def test_the_target_drafting_for_itself_reaches_k_plus_one(specpanel, port: str) -> None:
