@@ -47,7 +47,7 @@ SCOPE_TITLES: dict[Scope, str] = {
     "mla": "MLA",
     "panel": "Everywhere",
     "switcher": "The switcher",
-    "quit": "Leaving while a server is up",
+    "quit": "Leaving while something runs",
     "stop": "Stopping a server",
     "stopping": "While things end",
     "mark": "Marking a moment",
