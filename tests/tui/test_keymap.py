@@ -115,3 +115,27 @@ async def test_a_chosen_key_works_is_shown_and_the_old_one_does_nothing(
         await pilot.press("escape", "9")
         await pilot.pause()
         assert panel.current_mode == "logs"
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("lab", "D deletes a result; X stops a running experiment"),
+        ("sessions", "D deletes a recording; X stops a running server"),
+    ],
+)
+async def test_what_is_said_names_the_keys_as_they_are_bound(mode: str, said: str) -> None:
+    path = settings_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'[keys.{mode}]\nstop = "X"\ndelete = "D"\nreread = "R"\n', encoding="utf-8")
+    panel = Panel(Feed(), first_mode=mode, auto_tick=False)
+
+    def text() -> str:
+        return "\n".join(strip.text for strip in panel.screen._compositor.render_strips())
+
+    async with panel.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.pause()
+        assert mode != "sessions" or "R reads again" in text()
+        await pilot.press("D")
+        await pilot.pause()
+        assert said in text()

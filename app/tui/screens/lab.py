@@ -252,10 +252,19 @@ class LabScreen(PanelScreen):
         if self.is_current:
             self._fit_again()
 
+    def _stop_and_delete(self) -> tuple[str, str]:
+        """What these two keys are for."""
+        key = self.keymap.shown
+        return (
+            f"{key('lab.stop')} stops a running experiment",
+            f"{key('lab.delete')} deletes a result",
+        )
+
     def action_stop(self) -> None:
         chosen = self.list.chosen
         if chosen is None or chosen.state != RUNNING:
-            self.panel.say("x stops a running experiment; d deletes a result")
+            stops, deletes = self._stop_and_delete()
+            self.panel.say(f"{stops}; {deletes}")
             return
         sentences = (chosen.title, "What it has measured is kept, and its servers are ended.")
         question = ConfirmScreen("Stop this experiment?", sentences, "stop it")
@@ -273,7 +282,8 @@ class LabScreen(PanelScreen):
     def action_delete(self) -> None:
         chosen = self.list.chosen
         if chosen is None or chosen.state == RUNNING:
-            self.panel.say("d deletes a result; x stops a running experiment")
+            stops, deletes = self._stop_and_delete()
+            self.panel.say(f"{deletes}; {stops}")
             return
         sentences = (f"{chosen.id}: {chosen.title}", "It cannot be brought back.")
         question = ConfirmScreen("Delete this result?", sentences, "delete it")

@@ -111,6 +111,6 @@ class StartingScreen(PanelScreen):
         self._to_form()
         if finding.field is not None:
             self.form.go_to(finding.field)
-        key = " f mends it." if finding.mend else ""
-        self.panel.say(clean(f"{finding.text}. {finding.fix}{key}"), severity="warning")
+        mends = f" {self.keymap.shown('launch.fix')} mends it." if finding.mend else ""
+        self.panel.say(clean(f"{finding.text}. {finding.fix}{mends}"), severity="warning")
         return True

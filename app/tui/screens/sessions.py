@@ -72,6 +72,8 @@ class SessionsScreen(PanelScreen):
         yield self.detail
 
     def on_mount(self) -> None:
+        key = self.keymap.shown
+        self.runs.name_keys(key("panel.launch"), key("sessions.reread"), key("sessions.close"))
         self._show_keys()
 
     def on_screen_resume(self) -> None:
@@ -130,7 +132,7 @@ class SessionsScreen(PanelScreen):
         size = size_text(chosen.size_bytes) if isinstance(chosen, PastRun) else ""
         entries = self.keymap.line_entries("sessions", "panel")
         if self.runs.filter or self.detail.comparison is not None:
-            entries.insert(0, ("esc", "Close"))
+            entries.insert(0, (self.keymap.shown("sessions.close"), "Close"))
         self.key_line.show(entries, ((size, "muted"),) if size else ())
 
     # Size
@@ -199,10 +201,19 @@ class SessionsScreen(PanelScreen):
         served = None if desk is None else desk.current
         return None if served is None or served.record is None else served.record.id
 
+    def _stop_and_delete(self) -> tuple[str, str]:
+        """What these two keys are for."""
+        key = self.keymap.shown
+        return (
+            f"{key('sessions.stop')} stops a running server",
+            f"{key('sessions.delete')} deletes a recording",
+        )
+
     def action_stop(self) -> None:
         record = self.runs.chosen
         if not isinstance(record, ServerRecord):
-            self.panel.say("x stops a running server; d deletes a recording")
+            stops, deletes = self._stop_and_delete()
+            self.panel.say(f"{stops}; {deletes}")
             return
         sentences = [f"{record.name} at {record.url}", "Its requests in flight end with it."]
         owner = owner_of(record)
@@ -234,7 +245,8 @@ class SessionsScreen(PanelScreen):
     def action_delete(self) -> None:
         run = self.runs.chosen
         if not isinstance(run, PastRun):
-            self.panel.say("d deletes a recording; x stops a running server")
+            stops, deletes = self._stop_and_delete()
+            self.panel.say(f"{deletes}; {stops}")
             return
         sentences = (f"{run.id}, {size_text(run.size_bytes)}", "It cannot be brought back.")
         question = ConfirmScreen("Delete this recording?", sentences, "delete it")
@@ -257,7 +269,8 @@ class SessionsScreen(PanelScreen):
         if isinstance(run, PastRun) and run.ended != "broken":
             self.runs.mark(run)
         else:
-            self.panel.say("space marks past runs that can be read, A and then B")
+            key = self.keymap.shown("sessions.mark")
+            self.panel.say(f"{key} marks past runs that can be read, A and then B")
 
     def action_compare(self) -> None:
         """Compares the two marked; with one mark, that one with the chosen run."""
@@ -266,7 +279,8 @@ class SessionsScreen(PanelScreen):
         if len(paths) == 1 and isinstance(chosen, PastRun) and chosen.path not in paths:
             paths.append(chosen.path)
         if len(paths) < 2:
-            self.panel.say("mark two past runs with space, then c compares them")
+            mark, key = self.keymap.shown("sessions.mark"), self.keymap.shown("sessions.compare")
+            self.panel.say(f"mark two past runs with {mark}, then {key} compares them")
             return
         self.runs.reading = True
         self.runs.redraw()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from specpanel.app.tui.charts.glyphs import Glyphs
+from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.keys import bindings
 from specpanel.app.tui.widgets.bars import KeyLine
 from specpanel.app.tui.widgets.canvas import Canvas
@@ -132,7 +133,8 @@ class SwitcherScreen(ModalScreen[None]):
 
     def _do(self, choice: Choice) -> None:
         if self._desk.busy is not None:
-            self._say(f"busy: {self._desk.busy}; x stops that")
+            key = cast("DeskApp", self.app).keymap.shown("panel.stop")
+            self._say(f"busy: {self._desk.busy}; {key} stops that")
             return
         if choice.record is not None:
             self._desk.adopt(choice.record)

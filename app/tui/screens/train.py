@@ -255,8 +255,9 @@ class TrainScreen(TrainActions):
         self.plan.show(tuple(plan_facts(self._table(), free=self._free(), folder=self._folder())))
         if run is None:
             first = not self.chooser.runs
-            start = self.keymap.shown("train.start")
-            self.welcome.show(welcome_words(self.recipe_entry, first=first, start=start))
+            start, reread = (self.keymap.shown(f"train.{id}") for id in ("start", "reread"))
+            words = welcome_words(self.recipe_entry, first=first, start=start, reread=reread)
+            self.welcome.show(words)
         else:
             for chart in self.charts.values():
                 chart.show(story, over=over)
@@ -369,7 +370,11 @@ class TrainScreen(TrainActions):
     def action_cursor(self, columns: int) -> None:
         chart = self.charts.get(PANES[self.selected])
         if chart is None or self.run is None:
-            self.panel.say("left and right read a chart; [ and ] choose one")
+            key = self.keymap.shown
+            self.panel.say(
+                f"{key('train.earlier')} and {key('train.later')} read a chart; "
+                f"{key('train.previous')} and {key('train.next')} choose one"
+            )
         else:
             chart.move_cursor(columns)
 
@@ -387,4 +392,5 @@ class TrainScreen(TrainActions):
         self.table.choose_next()
         self._show_keys()
         if self.size.width < _NAMES_FROM:  # neither the table nor the end of the key line says it
-            self.panel.say(f"step {self.table.checkpoint.step} is chosen: p promotes it")
+            key = self.keymap.shown("train.promote")
+            self.panel.say(f"step {self.table.checkpoint.step} is chosen: {key} promotes it")

@@ -63,7 +63,7 @@ class TrainActions(PanelScreen):
         elif run is None:
             self.panel.say("there is nothing to begin yet")
         elif run.state == "running":
-            self.panel.say("this training runs; x stops it")
+            self.panel.say(f"this training runs; {self.keymap.shown('train.stop')} stops it")
         elif run.state != "done" and not can_resume(run):
             self.panel.say("its data were not made: begin its recipe again, below in the list")
         else:
@@ -134,7 +134,8 @@ class TrainActions(PanelScreen):
     def action_stop(self) -> None:
         run = self.run
         if run is None or run.owner is None:
-            self.panel.say("x stops a running training; this one does not run")
+            key = self.keymap.shown("train.stop")
+            self.panel.say(f"{key} stops a running training; this one does not run")
             return
         again = self._asked_to_stop == run.root
         if again:

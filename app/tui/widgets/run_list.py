@@ -25,7 +25,6 @@ NOTHING = (
     ("Nothing runs, and no run is recorded yet.", "strong"),
     ("", "text"),
     ("specpanel run PROFILE and this panel record by themselves;", "muted"),
-    ("1 chooses a profile to start, r reads again.", "muted"),
 )
 _WIDE, _MIDDLE = 104, 74
 _MARKS = "AB"
@@ -90,11 +89,18 @@ class RunList(Pane):
         self.marked: tuple[Path, ...] = ()  # A, and B
         self.reading = True
         self.filter = ""
+        self._nothing: tuple[Span, ...] = NOTHING
+        self._close_key = "esc"
         self._cursor = 0
         self._places: list[int | None] = []  # of the rows that are drawn
 
     def place_at(self, row: int) -> int | None:
         return self._places[row - 1] if 0 < row <= len(self._places) else None
+
+    def name_keys(self, launch: str, reread: str, close: str) -> None:
+        """Which keys lead on where nothing is shown."""
+        ways = f"{launch} chooses a profile to start, {reread} reads again."
+        self._nothing, self._close_key = (*NOTHING, (ways, "muted")), close
 
     @property
     def cursor(self) -> int:
@@ -162,12 +168,12 @@ class RunList(Pane):
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
         self._places = []
         if not self.running and not self.past:
-            return [] if self.reading else _centred(NOTHING, width, height)
+            return [] if self.reading else _centred(self._nothing, width, height)
         chosen = self.chosen
         if chosen is None:
             words = (
                 (f"Nothing matches {clean(self.filter)}", "strong"),
-                ("esc shows everything.", "muted"),
+                (f"{self._close_key} shows everything.", "muted"),
             )
             return _centred(words, width, height)
         rows: list[Line] = []

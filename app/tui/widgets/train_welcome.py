@@ -28,12 +28,14 @@ class Welcome(Pane):
         return [fit(row, width, self.glyphs.ellipsis) for row in rows[:height]]
 
 
-def welcome_words(entry: RecipeEntry | None, *, first: bool, start: str) -> Sequence[Span]:
-    """How to begin with the recipe; ``first``: nothing was trained yet. ``start`` is the key."""
+def welcome_words(
+    entry: RecipeEntry | None, *, first: bool, start: str, reread: str
+) -> Sequence[Span]:
+    """How to begin with the recipe; ``first``: nothing was trained yet. The last two are keys."""
     if entry is None:
         return (("Reading trainings and recipes.", "muted"),)
     if entry.error:
-        return ((entry.error, "bad"), ("Mend the file, then r reads it again.", "muted"))
+        return ((entry.error, "bad"), (f"Mend the file, then {reread} reads it again.", "muted"))
     words: list[Span] = [("No training yet.", "strong"), ("", "text")] if first else []
     return (
         *words,
