@@ -9,8 +9,8 @@ Usage: ``python write_demo_model.py TARGET_FOLDER``; the folder must not exist y
 when the program exits with 0. Progress goes to standard output, one line each; the reason of a
 failure is the last line on standard error, and ``Exit`` says which kind it is.
 
-Sources: the GGUF specification (ggml, docs/gguf.md, version 3), the block layouts Q4_1 and Q8_0 in
-ggml's ``ggml-common.h``, and the description of the safetensors format.
+``gguf_file``, beside this file, reads the one; here the other is written. Source: the description of the
+safetensors format.
 """
 
 import hashlib
@@ -20,14 +20,15 @@ import math
 import struct
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from specpanel.core.inside.gguf_file import Gguf
 
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SCHEMA_VERSION = 1
@@ -42,120 +43,6 @@ class Exit(IntEnum):
     WRONG_INPUT = 4
     NOT_WRITTEN = 5
     NO_NUMPY = 6
-
-
-# --- The GGUF file -----------------------------------------------------------
-
-_STRING, _ARRAY = 8, 9
-# GGUF's numbers for its scalar types, and the letters that struct has for them.
-_SCALARS = {
-    kind: struct.Struct("<" + letter)
-    for kind, letter in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
-}
-_F32, _Q4_1, _Q8_0 = 0, 3, 8
-_BLOCK_ELEMENTS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor of the GGUF file.
-
-    ``shape`` is (rows, columns), or (columns,) for a vector; ``offset_bytes`` counts from the first
-    byte of the file.
-    """
-
-    kind: int
-    shape: tuple[int, ...]
-    offset_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gguf:
-    """The header of a GGUF file: its key-value pairs and where its tensors stand."""
-
-    path: Path
-    fields: dict[str, Any]
-    tensors: dict[str, StoredTensor]
-
-
-def _u32(file: BinaryIO) -> int:
-    return int.from_bytes(file.read(4), "little")
-
-
-def _u64(file: BinaryIO) -> int:
-    return int.from_bytes(file.read(8), "little")
-
-
-def _text(file: BinaryIO) -> str:
-    return file.read(_u64(file)).decode("utf-8")
-
-
-def _value(file: BinaryIO, kind: int) -> Any:
-    if kind == _STRING:
-        return _text(file)
-    if kind == _ARRAY:
-        element, count = _u32(file), _u64(file)
-        return [_value(file, element) for _ in range(count)]
-    scalar = _SCALARS[kind]
-    return scalar.unpack(file.read(scalar.size))[0]
-
-
-def read_gguf(path: Path) -> Gguf:
-    """Read the header of a GGUF file of version 3; the weights stay on disk.
-
-    Raises:
-        ValueError: it is not such a file.
-    """
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF" or _u32(file) != 3:
-            raise ValueError(f"{path} is not a GGUF file of version 3")
-        tensor_count, field_count = _u64(file), _u64(file)
-        fields: dict[str, Any] = {}
-        for _ in range(field_count):
-            name = _text(file)
-            fields[name] = _value(file, _u32(file))
-        found: list[tuple[str, tuple[int, ...], int, int]] = []
-        for _ in range(tensor_count):
-            name = _text(file)
-            sizes = [_u64(file) for _ in range(_u32(file))]
-            found.append((name, tuple(reversed(sizes)), _u32(file), _u64(file)))
-        alignment = fields.get("general.alignment", 32)
-        start = -(-file.tell() // alignment) * alignment
-    tensors = {
-        name: StoredTensor(kind, shape, start + offset) for name, shape, kind, offset in found
-    }
-    return Gguf(path, fields, tensors)
-
-
-def _dequantized(gguf: Gguf, tensor: StoredTensor) -> "NDArray[np.float32]":
-    """The tensor's values, shape as stored.
-
-    A Q4_1 block is scale d, minimum m (float16) and 32 nibbles q, low halves first: d·q + m. A Q8_0
-    block is d and 32 signed bytes: d·q.
-    """
-    import numpy as np
-
-    elements = math.prod(tensor.shape)
-    if tensor.kind == _F32:
-        raw = np.fromfile(gguf.path, "<f4", elements, offset=tensor.offset_bytes)
-        return raw.reshape(tensor.shape)
-    layouts: dict[int, Any] = {
-        _Q4_1: np.dtype([("scale", "<f2"), ("minimum", "<f2"), ("packed", "u1", (16,))]),
-        _Q8_0: np.dtype([("scale", "<f2"), ("whole", "i1", (32,))]),
-    }
-    if tensor.kind not in layouts:
-        raise ValueError(f"{gguf.path} stores a tensor as GGML type {tensor.kind}")
-    count = elements // _BLOCK_ELEMENTS
-    blocks = np.fromfile(gguf.path, layouts[tensor.kind], count, offset=tensor.offset_bytes)
-    scale = blocks["scale"].astype(np.float32)[:, None]
-    if tensor.kind == _Q8_0:
-        values = scale * blocks["whole"].astype(np.float32)
-    else:
-        packed = blocks["packed"]
-        nibbles = np.concatenate([packed & 0x0F, packed >> 4], axis=1)
-        values = scale * nibbles.astype(np.float32)
-        values += blocks["minimum"].astype(np.float32)[:, None]
-    return values.reshape(tensor.shape)
 
 
 # --- The Hugging Face folder -------------------------------------------------
@@ -202,7 +89,7 @@ def _bfloat16(values: "NDArray[np.float32]") -> "NDArray[np.uint16]":
     return rounded.astype(np.uint16)
 
 
-def _weights(gguf: Gguf) -> Iterator[tuple[str, tuple[int, ...], "NDArray[np.uint16]"]]:
+def _weights(gguf: "Gguf") -> Iterator[tuple[str, tuple[int, ...], "NDArray[np.uint16]"]]:
     """Name, shape and bfloat16 bits of each tensor, in the order of the file to be written."""
     heads = {
         "attn_q": gguf.fields["llama.attention.head_count"],
@@ -210,14 +97,14 @@ def _weights(gguf: Gguf) -> Iterator[tuple[str, tuple[int, ...], "NDArray[np.uin
     }
     for stored in sorted(gguf.tensors, key=hugging_face_name):
         tensor = gguf.tensors[stored]
-        values = _dequantized(gguf, tensor)
+        values = gguf.values(tensor)
         for part, count in heads.items():
             if f".{part}." in stored:
                 values = _rotary_halves(values, count)
         yield hugging_face_name(stored), tensor.shape, _bfloat16(values)
 
 
-def _safetensors_header(gguf: Gguf) -> bytes:
+def _safetensors_header(gguf: "Gguf") -> bytes:
     entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for stored in sorted(gguf.tensors, key=hugging_face_name):
@@ -234,7 +121,7 @@ def _safetensors_header(gguf: Gguf) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def write_weights(gguf: Gguf, path: Path) -> str:
+def write_weights(gguf: "Gguf", path: Path) -> str:
     """Write the safetensors file and give back its SHA-256."""
     digest = hashlib.sha256()
     with path.open("wb") as file:
@@ -252,7 +139,7 @@ def write_weights(gguf: Gguf, path: Path) -> str:
     return digest.hexdigest()
 
 
-def configuration(gguf: Gguf) -> dict[str, Any]:
+def configuration(gguf: "Gguf") -> dict[str, Any]:
     """``config.json`` of a Llama model; read by transformers 4 (``rope_theta``) and 5 alike."""
     fields = gguf.fields
     hidden = fields["llama.embedding_length"]
@@ -351,13 +238,22 @@ def generation_configuration(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _read_gguf(path: Path) -> "Gguf":
+    folder = str(Path(__file__).parent)
+    if folder not in sys.path:  # PYTHONSAFEPATH leaves a script's own folder out
+        sys.path.append(folder)
+    from gguf_file import read_gguf  # type: ignore[import-not-found]
+
+    return read_gguf(path)  # type: ignore[no-any-return]
+
+
 def write_model(source: Path, target: Path) -> None:
     """Write ``target`` from the GGUF file ``source``.
 
     ``manifest.json`` is written last: size and SHA-256 of every other file, and the digest of
     the source.
     """
-    gguf = read_gguf(source)
+    gguf = _read_gguf(source)
     target.mkdir()
     digests = {"model.safetensors": write_weights(gguf, target / "model.safetensors")}
     texts = {

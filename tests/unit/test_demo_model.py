@@ -17,6 +17,7 @@ from pace import cheapest_s
 from specpanel.core.demo import model as demo
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.inside import write_demo_model as writer
+from specpanel.core.inside.gguf_file import read_gguf
 
 HERE = Path(sys.executable)
 converts = pytest.mark.skipif(
@@ -257,4 +258,4 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     other.write_bytes(b"GGUF" + bytes(8))
     with pytest.raises(ValueError, match="not a GGUF file"):
-        writer.read_gguf(other)
+        read_gguf(other)
