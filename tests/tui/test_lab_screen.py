@@ -78,7 +78,7 @@ async def lab(size: tuple[int, int] = (80, 24), glyphs: Glyphs = BRAILLE) -> Asy
         try:
             yield act
         finally:
-            desk.current = None
+            desk.servers.current = None
             await desk.close(leave=True)
 
 
@@ -156,7 +156,7 @@ async def test_an_experiment_is_not_disturbed_by_traffic_of_the_panel_itself() -
     async with FakeEndpoint((Reply(hold=True),)) as answering, lab() as act:
         desk = act.panel.desk
         assert desk is not None
-        desk.current = Served(ServerFacts(url=answering.url), own)
+        desk.servers.current = Served(ServerFacts(url=answering.url), own)
         desk.set_traffic(True)
         assert desk.sending
         await begin(act)
@@ -321,7 +321,7 @@ async def test_the_acceptance_of_now_lies_over_the_curve_of_the_same_target() ->
     )
     async with lab() as act:
         assert act.panel.desk is not None
-        act.panel.desk.current = Served(ServerFacts(url="http://127.0.0.1:1"), own)
+        act.panel.desk.servers.current = Served(ServerFacts(url="http://127.0.0.1:1"), own)
         await act.shows(frame)
         assert "now 2.41" not in act.text, "the newest curve is another target's"
         await act.press("down")

@@ -57,12 +57,12 @@ async def live(profile: Profile | None, size: tuple[int, int] = (120, 40)) -> As
     panel = Panel(desk.feed, desk=desk, auto_tick=False, glyphs=BRAILLE)
     async with panel.run_test(size=size, notifications=True) as pilot:
         act = Act(panel, pilot)
-        desk.current = Served(ServerFacts(url="http://127.0.0.1:8250"), profile)
+        desk.servers.current = Served(ServerFacts(url="http://127.0.0.1:8250"), profile)
         await act.shows(*SERVING)
         try:
             yield act
         finally:
-            desk.current = None
+            desk.servers.current = None
             await desk.close(leave=True)
 
 

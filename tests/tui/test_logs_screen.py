@@ -281,7 +281,7 @@ async def test_the_log_of_the_desks_server_comes_before_a_newer_one(
         await until_text(panel, pilot, "of another server")
         ours = tmp_path / "ours.log"
         write(ours, ["of this server"])
-        desk.last_log = ours
+        desk.servers.last_log = ours
         await until_text(panel, pilot, "of this server", "ours.log")
 
 
