@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 LONGEST_LINE_BYTES = 64 * 1024 * 1024
 PIPE_PATIENCE_S = 30.0
+_PIECE_BYTES = 1 << 24
 
 
 def open_ordinary(path: Path, *, pipes: bool = True) -> BinaryIO:
@@ -43,10 +44,14 @@ def read_ordinary(path: Path, limit_bytes: int, *, pipes: bool = True) -> bytes:
         OSError: see ``open_ordinary``; or there is more than ``limit_bytes``.
     """
     with open_ordinary(path, pipes=pipes) as file:
-        content = file.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
+        pieces: list[bytes] = []  # asked for all at once, the limit itself would be taken as memory
+        left = limit_bytes + 1
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+    if not left:
         raise OSError(errno.EFBIG, f"has more than {limit_bytes / 1e6:.0f} MB", str(path))
-    return content
+    return b"".join(pieces)
 
 
 def lines_of(path: Path, longest_bytes: int = LONGEST_LINE_BYTES) -> Iterator[bytes]:

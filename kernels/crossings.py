@@ -63,9 +63,12 @@ def crossings(cells: Iterable[Cell], margin: float) -> list[Crossing]:
 
 
 def to_halve(cells: Iterable[Cell], margin: float) -> list[Place]:
-    """The steps in the middle of each bracket that is wider than 5 % and whose sides are beyond doubt."""
+    """The steps in the middle of each bracket that is wider than 5 % and whose sides are beyond doubt.
+
+    Each lies strictly between the sides, so that halving comes to its end.
+    """
     return [
-        (left.heads, math.isqrt(left.query * right.query), left.context)
+        (left.heads, max(left.query + 1, math.isqrt(left.query * right.query)), left.context)
         for row in rows_of(cells)
         for left, right in _brackets(row, margin)[:2]
         if settled(left, margin) and settled(right, margin) and not _close(left, right)

@@ -16,11 +16,13 @@ def serving(profile: str, port: int) -> Iterator[str]:
     started = subprocess.run(
         [*COMMAND, "run", profile, *flags], stdin=subprocess.DEVNULL, capture_output=True
     )
-    if started.returncode:
-        raise RuntimeError(started.stderr.decode()[-2000:])
     launched = [json.loads(line) for line in started.stdout.splitlines() if b'"launched"' in line]
     try:
+        if started.returncode:
+            raise RuntimeError(started.stderr.decode()[-2000:])
         yield f"http://127.0.0.1:{port}"
-    finally:
-        stop = [*COMMAND, "stop", launched[0]["name"]]
-        subprocess.run(stop, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    finally:  # a run that failed may have left it running, too
+        for one in launched:
+            stop = [*COMMAND, "stop", one["name"]]
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+            subprocess.run(stop, check=not started.returncode, **quiet)

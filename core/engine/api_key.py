@@ -6,6 +6,9 @@ absent (``entrypoints/openai/api_server.py``). A command line can be read by eve
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from specpanel.core.web import is_loopback
 
 if TYPE_CHECKING:
     from specpanel.core.settings.profile import Profile
@@ -34,6 +37,14 @@ def api_key(profile: "Profile", inherited: Mapping[str, str]) -> str | None:
     if given:
         return given[0]
     return profile.engine.environment.get(VARIABLE) or inherited.get(VARIABLE) or None
+
+
+def key_to_tell(
+    profile: "Profile", inherited: Mapping[str, str], url: str, *, ours: bool
+) -> str | None:
+    """vLLM's own key, for a server of ours or of this machine; no other server is told it."""
+    near = ours or is_loopback(urlsplit(url).hostname or "")
+    return api_key(profile, inherited) if near else None
 
 
 def _taken_apart(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

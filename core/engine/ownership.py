@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import psutil
 
@@ -60,7 +61,8 @@ def owner_of(record: ServerRecord) -> Owner | None:
 
 def need_of(command: str, words: Sequence[str]) -> str | None:
     """What a process of these words does with its servers; None where it needs none of them."""
-    if command == "run" and any(word.partition("=")[0] == "--with" for word in words):
+    own = takewhile(lambda word: word != "--", words)  # what follows is for vLLM
+    if command == "run" and any(word.partition("=")[0] == "--with" for word in own):
         return "an experiment"  # a sweep over loads, by another program
     return _NEEDS.get(command)
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from specpanel.core.engine import identity, registry
 from specpanel.core.engine.command import Command
@@ -18,6 +19,7 @@ from specpanel.core.engine.metrics_folder import shared_metrics
 from specpanel.core.engine.registry import ServerRecord
 from specpanel.core.errors import LaunchError
 from specpanel.core.private import private_opener
+from specpanel.core.web import is_loopback, server_root
 
 _POLL_S = 0.05
 _KILL_WAIT_S = 10.0
@@ -129,6 +131,18 @@ def running_servers() -> list[ServerRecord]:
         ):
             registry.forget(stored)
     return alive
+
+
+def running_at(url: str) -> ServerRecord | None:
+    """The server of ours at an address, however this machine is called in it."""
+    wanted = _place(url)
+    return next((one for one in running_servers() if _place(one.url) == wanted), None)
+
+
+def _place(url: str) -> tuple[str, int | None]:
+    parts = urlsplit(server_root(url))
+    host = parts.hostname or ""
+    return ("" if is_loopback(host) else host), parts.port
 
 
 def stop_server(

@@ -4,14 +4,14 @@ import asyncio
 import os
 from dataclasses import dataclass
 
-from specpanel.core.engine.api_key import api_key
+from specpanel.core.engine.api_key import key_to_tell
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.engine.metrics import EngineCounters, ExpositionError, parse_exposition
-from specpanel.core.engine.process import running_servers
+from specpanel.core.engine.process import running_at
 from specpanel.core.errors import ServerUnreachableError
-from specpanel.core.settings.profile import Profile, Traffic
+from specpanel.core.settings.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,11 @@ class Attached:
     api_key: str | None
 
 
-async def attached(url: str, traffic: Traffic, wanted: str | None = None) -> Attached:
+async def attached(url: str, profile: Profile, wanted: str | None = None) -> Attached:
     """Look at the server at ``url``; ``wanted`` is the model to ask for, the first that it lists where None.
+
+    Args:
+        profile: what is asked of it, and where its key may stand: what is kept of a launch holds no secrets.
 
     Raises:
         ServerUnreachableError: nothing answers, or it is not vLLM, or it tells no counters.
@@ -44,7 +47,8 @@ async def attached(url: str, traffic: Traffic, wanted: str | None = None) -> Att
         address = client.url
     if counters is None:
         raise ServerUnreachableError(f"the server at {address} tells no metrics that can be read")
-    record = next((one for one in running_servers() if one.url == address), None)
+    record = running_at(address)
+    key = key_to_tell(profile, os.environ, address, ours=record is not None)
     settings = None if record is None else record.settings
     model = wanted or (names[0] if names else None)
     if record is None or settings is None:
@@ -52,13 +56,12 @@ async def attached(url: str, traffic: Traffic, wanted: str | None = None) -> Att
         facts = _facts_of_others(version)
         return Attached(
             *(address, model or address, model, drafter, counters.draft_tokens_a_step),
-            *(facts, None, None),
+            *(facts, None, key),
         )
     python = resolve_python(settings.engine.python)
     facts = await asyncio.to_thread(probe_interpreter, python)
-    settings = settings.model_copy(update={"traffic": traffic})
+    settings = settings.model_copy(update={"traffic": profile.traffic})
     drafter, k = settings.drafter.method, settings.drafter.draft_tokens
-    key = api_key(settings, os.environ)
     return Attached(address, record.name, model, drafter, k, facts, settings, key)
 
 

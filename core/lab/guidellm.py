@@ -121,9 +121,7 @@ class GuideSweep:
         if self.plan_.attach is None:
             [self._ready] = await prepare([Arm(profile.name, profile)], self.tell, stop)
         else:
-            found = self._attached = await attached(
-                self.plan_.attach, profile.traffic, self.plan_.model
-            )
+            found = self._attached = await attached(self.plan_.attach, profile, self.plan_.model)
             self._ready = Ready(
                 Arm(found.name, found.settings or profile),
                 found.settings or profile,

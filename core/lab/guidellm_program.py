@@ -14,7 +14,6 @@ from specpanel.core.printable import one_line
 from specpanel.core.session.launch import InterruptedRunError
 
 NAME = "guidellm"
-VARIABLE = "SPECPANEL_GUIDELLM"
 _POLITE_S = 5.0
 INSTALL = (
     "pip install 'specpanel[bench]', or pip install 'guidellm>=0.8,<0.9' in an environment of its own, "
@@ -32,12 +31,12 @@ def guidellm_program(named: str | None = None) -> str:
         ConfigurationError: it is not there.
     """
     if named is not None:
-        path = Path(named).expanduser()
-        beside = (path, path / "bin" / NAME, path / NAME, path.with_name(NAME))
+        path = Path(os.path.expanduser(named)).absolute()
+        beside = (path, path / "bin" / NAME, path / NAME, path.parent / NAME)
         found = next((one for one in beside if one.name.startswith(NAME) and _runs(one)), None)
         if found is None:
             raise ConfigurationError(f"there is no guidellm at {one_line(named, 200)}", INSTALL)
-        return str(found.absolute())
+        return str(found)
     own = Path(sys.executable).with_name(NAME)
     somewhere = str(own) if _runs(own) else shutil.which(NAME)
     if somewhere is None:
@@ -48,7 +47,7 @@ def guidellm_program(named: str | None = None) -> str:
 
 
 def _runs(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 async def run_guidellm(program: str, plan: Path, stop: Stop) -> None:

@@ -99,9 +99,10 @@ def data_rows(prompts: Sequence[Prompt], traffic: Traffic, requests: int) -> lis
     Told how long an answer is, guidellm has the server ignore its end, so that is said only where asked for.
     """
     length = {"output_tokens_count": traffic.max_tokens} if traffic.ignore_eos else {}
+    with_system = any(one.system for one in prompts)
     return [
         {"prompt": prompt.text, "system_prompt": prompt.system or "", **length}
-        if any(one.system for one in prompts)
+        if with_system
         else {"prompt": prompt.text, **length}
         for prompt in islice(cycle(prompts), requests)
     ]
@@ -130,7 +131,14 @@ def read_report(text: str, prompts: Sequence[Prompt]) -> Report:
             output_tokens_per_s=_mean(metrics["output_tokens_per_second"]),
             records=tuple(_records(benchmark, prompts)),
         )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         raise SpecpanelError(
             f"the report of guidellm cannot be read: {type(error).__name__} at {one_line(str(error), 80)}",
             f"specpanel reads reports of guidellm {VERSIONS}.",

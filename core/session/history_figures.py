@@ -22,8 +22,8 @@ class Value:
 class Figures:
     """``whole_run`` tells figures of a summary from those of the last Frames.
 
-    The latter are the acceptance length since the server's start, the last rate at which tokens were
-    made, and the last window with finished requests; they have no intervals.
+    The latter are the last acceptance length over a window, the last rate at which tokens were made, and
+    the last window with finished requests; they have no intervals.
     """
 
     whole_run: bool

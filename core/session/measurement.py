@@ -4,9 +4,8 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
-from specpanel.core.engine.api_key import api_key
+from specpanel.core.engine.api_key import key_to_tell
 from specpanel.core.engine.metrics import EngineCounters
 from specpanel.core.errors import SpecpanelError
 from specpanel.core.monitor.monitor import Monitor, ServerFacts
@@ -15,7 +14,6 @@ from specpanel.core.settings.profile import Profile
 from specpanel.core.traffic.endpoint import Endpoint
 from specpanel.core.traffic.load import Load
 from specpanel.core.traffic.records import Prompt, RequestRecord
-from specpanel.core.web import is_loopback
 
 
 @dataclass(slots=True)
@@ -35,10 +33,8 @@ class Measurement:
     leg: Leg | None = None
 
     def _key(self) -> str | None:
-        """vLLM's own key, for a server of ours or of this machine; no other server is told it."""
-        host = urlsplit(self.facts.url).hostname or ""
-        ours = self.facts.pid is not None or is_loopback(host)
-        return api_key(self.profile, os.environ) if ours else None
+        ours = self.facts.pid is not None
+        return key_to_tell(self.profile, os.environ, self.facts.url, ours=ours)
 
     async def run(self) -> None:
         """Send the load to its end; ``leg`` holds what was measured, also when this raises.

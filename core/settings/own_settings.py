@@ -23,10 +23,11 @@ def without_laid_over(
     method = before["drafter"]["method"] != file["drafter"]["method"]
     if method and table["drafter"] == before["drafter"]:
         table["drafter"] = file["drafter"]
+    drafter_stays = method or table["drafter"] != before["drafter"]
     for dotted in names:
-        of_drafter = dotted.startswith("drafter.")
-        drafter_stays = method or table["drafter"] != before["drafter"]
-        if (drafter_stays and of_drafter) or _value(table, dotted) != _value(before, dotted):
+        if drafter_stays and dotted.startswith("drafter."):
+            continue
+        if _value(table, dotted) != _value(before, dotted):
             continue
         table = with_value(table, dotted, _value(file, dotted))
     return Profile.model_validate({**table, "name": edited.name})

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar, Literal
 
 from specpanel.core.engine.command import is_swappable
-from specpanel.core.errors import SpecpanelError
+from specpanel.core.errors import ServerUnreachableError, SpecpanelError
 from specpanel.core.session.events import FindingMade, Note
 from specpanel.core.session.launch import Launch
 from specpanel.core.traffic.records import Prompt, RequestRecord
@@ -210,7 +210,7 @@ class _Evaluating:
             async with DrafterSwap(server.record.url) as drafter:
                 swapped = await drafter.swap(checkpoint.path)
                 await drafter.forget()
-        except (CheckpointRefusedError, SwapError) as error:
+        except (CheckpointRefusedError, SwapError, ServerUnreachableError) as error:
             self.place.emit(Note(f"{error.message}; it gets a server of its own"))
             return False
         name = checkpoint.path.name

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-from specpanel.core.engine.process import running_servers
+from specpanel.core.engine.process import running_at, running_servers
 from specpanel.core.engine.registry import ServerRecord, find
 from specpanel.core.errors import ConfigurationError, NotRunningError
 from specpanel.core.training.audit import Promotion
@@ -22,11 +22,11 @@ def find_server(named: str | None) -> tuple[str, str, ServerRecord | None]:
     Raises:
         ConfigurationError, NotRunningError: there is none, or it is not clear which.
     """
-    running = running_servers()
     if named is not None and "://" in named:
         url = server_root(named)
-        record = next((one for one in running if server_root(one.url) == url), None)
+        record = running_at(url)
         return (record.name if record else named), url, record
+    running = running_servers()
     if named is None:
         if not running:
             raise NotRunningError("no server of specpanel's is running", "Name one with --server.")

@@ -161,6 +161,7 @@ class DrafterSwap:
         Raises:
             CheckpointRefusedError: it does not fit; the old drafter is untouched.
             SwapError: the copy failed; the old drafter was put back, unless the message says otherwise.
+            ServerUnreachableError: the server has ended, or cannot be paused.
         """
         began_s = time.monotonic()
         prepared = await self._prepare(folder)
@@ -270,19 +271,30 @@ class DrafterSwap:
         """No step is done within. The server resumes on every way out, even where this process is killed."""
         async with resume_guard(self.url):
             asked_s = began_s = time.monotonic()
+            resumes = True
             try:
-                await self._pause()
+                try:
+                    await self._pause()
+                except _NobodyListensError:
+                    resumes = False
+                    raise
                 began_s = time.monotonic()
                 yield
             finally:
-                await self._resume()
+                if resumes:
+                    await self._resume()
                 self._waited_s, self._paused_s = began_s - asked_s, time.monotonic() - began_s
 
     async def _pause(self) -> None:
         try:
             await self._post("/pause?mode=keep", timeout_s=_PAUSE_S)
-        except SwapError as error:
-            raise type(error)(f"{error.message}; nothing was replaced", error.fix) from None
+        except SpecpanelError as error:
+            fix = error.fix
+            if isinstance(error, _NobodyListensError):
+                fix = "Look at its log, and start it again."
+            elif isinstance(error, ServerUnreachableError):
+                fix = "Try again while no long prompt is being read."
+            raise type(error)(f"{error.message}; nothing was replaced", fix) from None
 
     async def _resume(self) -> None:
         error: SpecpanelError | None = None

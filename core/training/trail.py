@@ -5,6 +5,7 @@ A run that was gone on with has ``events.ndjson``, ``events-2.ndjson`` and so on
 
 import json
 import os
+import string
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -126,7 +127,8 @@ def stage_began_unix(root: Path) -> float | None:
     return max(stamps, default=None)
 
 
-_RULES = set("-=_*─━═ ")  # lines drawn across a log say nothing
+# Lines drawn across a log, and the edges of frames, say nothing.
+_RULES = set(string.punctuation + " ") | {chr(code) for code in range(0x2500, 0x2580)}
 
 
 def last_log_line(log: Path) -> str:

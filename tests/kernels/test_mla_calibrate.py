@@ -116,6 +116,21 @@ def test_a_crossing_is_refined_until_its_neighbours_are_five_percent_apart() -> 
     assert {crossing.state for crossing in found.crossings()} == {"refined"}
 
 
+def test_refining_among_short_queries_comes_to_its_end_too() -> None:
+    asked: list[int] = []
+    device = Device()
+
+    def measure(heads: int, query: int, context: int) -> Cell:
+        asked.append(query)
+        assert len(asked) < 100
+        return replace(device(heads, 290 * query, context), query=query)  # crosses between 25 and 26
+
+    found = calibrate(KEY, Grid((16,), (16, 32, 64, 128)), measure)
+    assert found.complete
+    (crossing,) = found.crossings()
+    assert (crossing.after, crossing.until) == (25, 26)
+
+
 def test_cached_context_gets_rows_of_its_own() -> None:
     grid = Grid((16,), QUERIES, (0, 1024, 4096))
     found = calibrate(KEY, grid, Device())

@@ -13,7 +13,13 @@ from fakes.engine.workbench import new_record
 from specpanel.app.cli import main
 from specpanel.core.engine.command import Command
 from specpanel.core.engine.ownership import command_in, need_of, owner_of
-from specpanel.core.engine.process import ServerProcess, running_servers, start_server, stop_server
+from specpanel.core.engine.process import (
+    ServerProcess,
+    running_at,
+    running_servers,
+    start_server,
+    stop_server,
+)
 from specpanel.core.settings.profile import Profile
 
 SLEEPS = Command(("sleep", "600"), {}, ())
@@ -72,6 +78,16 @@ def test_ps_names_who_needs_a_server_and_stop_asks_first(
     assert "it gets 7 s to end by itself" in err, "it is said at once what is waited for"
     assert "stopped measured" in out
     assert running_servers() == []
+
+
+def test_a_server_is_found_however_this_machine_is_called(server: ServerProcess) -> None:
+    port = server.record.port
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        found = running_at(f"http://{host}:{port}")
+        assert found is not None
+        assert found.name == "measured"
+    assert running_at(f"http://127.0.0.1:{port + 1}") is None
+    assert running_at(f"http://example.org:{port}") is None
 
 
 def test_a_server_whose_starter_is_gone_or_replaced_belongs_to_nobody(

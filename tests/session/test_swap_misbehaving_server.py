@@ -91,6 +91,18 @@ async def test_a_server_that_dies_between_pause_and_resume_is_called_ended(
         wait_for(lambda: not lives(bench.panels[0].process.pid), "its end")
 
 
+async def test_a_server_that_ended_before_the_pause_is_not_said_to_have_paused(
+    serve: Serve, bench: Workbench
+) -> None:
+    async with serve() as drafter:
+        bench.panels[0].process.kill()
+        bench.panels[0].process.wait()
+        with pytest.raises(ServerUnreachableError, match="nothing was replaced") as told:
+            await drafter.undo()
+        assert "start it again" in told.value.fix
+        assert "may still be paused" not in str(told.value)
+
+
 async def test_a_pause_that_is_refused_replaces_nothing(serve: Serve) -> None:
     async with serve(pause="500") as drafter:
         with pytest.raises(SwapError, match=r"/pause.* answers 500: .*; nothing was replaced"):

@@ -70,8 +70,9 @@ def test_a_real_report_gives_its_latencies_and_every_step_of_every_request() -> 
         '{"benchmarks": [{"metrics": null}]}',
         "[" * 100_000,
         json.dumps({**json.loads(SAMPLE.read_text()), "metadata": None}),
+        SAMPLE.read_text().replace('"successful": ', '"successful": Infinity, "was": ', 1),
     ],
-    ids=["empty", "list", "no benchmark", "no metrics", "deep", "no version"],
+    ids=["empty", "list", "no benchmark", "no metrics", "deep", "no version", "infinite"],
 )
 def test_a_report_of_another_shape_is_a_sentence(text: str) -> None:
     with pytest.raises(SpecpanelError, match="the report of guidellm cannot be read") as caught:
@@ -168,6 +169,11 @@ def test_guidellm_is_found_as_its_program_its_environment_or_its_python(
     program.chmod(0o755)
     for named in (program, folder, folder.parent, folder / "python"):
         assert guidellm_program(str(named)) == str(program)
+    monkeypatch.chdir(folder.parent)
+    assert guidellm_program(".") == str(program)
+    for nowhere in ("/", "~nobody/x", "x" * 300, "a\0b"):
+        with pytest.raises(ConfigurationError, match="there is no guidellm at"):
+            guidellm_program(nowhere)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(folder))
     assert guidellm_program() == str(program)

@@ -14,9 +14,11 @@ from specpanel.core.settings.rows import table_of, with_value
 FILE = '[target]\nmodel = "m"\n[drafter]\nmethod = "ngram"\nk = 3\n'
 
 
-def written(folder: Path, environment: dict[str, str], **edits: object) -> Profile:
+def written(
+    folder: Path, environment: dict[str, str], *, text: str = FILE, **edits: object
+) -> Profile:
     """What a profile becomes that is opened under ``environment``, edited and written."""
-    (folder / "mine.toml").write_text(FILE)
+    (folder / "mine.toml").write_text(text)
     file = next(
         one for one in catalogue(folder, from_environment(environment)) if one.name == "mine"
     )
@@ -48,6 +50,15 @@ def test_an_edited_drafter_stays_whole_for_its_settings_belong_together(tmp_path
     found = written(tmp_path, {"SPECPANEL_K": "8"}, drafter__k_by_batch_size="1-8:6 9-64:2")
     assert found.drafter.draft_tokens == 8
     assert written(tmp_path, {"SPECPANEL_K": "8"}, traffic__seed=7).drafter.draft_tokens == 3
+
+
+def test_every_drafter_setting_of_the_environment_is_left_out_where_none_was_edited(
+    tmp_path: Path,
+) -> None:
+    file = FILE.replace('"ngram"', '"eagle3"') + 'model = "mine"\n'
+    laid = {"SPECPANEL_K": "8", "SPECPANEL_DRAFT_MODEL": "theirs"}
+    found = written(tmp_path, laid, text=file, traffic__seed=7).drafter
+    assert (found.draft_tokens, found.model_dump()["model"]) == (3, "mine")
 
 
 def test_what_is_tuned_is_written_for_the_target_that_it_was_measured_with(

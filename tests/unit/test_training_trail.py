@@ -87,6 +87,8 @@ def test_the_last_line_of_a_log_is_the_last_that_says_something(tmp_path: Path) 
     assert shown.startswith("[16:21] INFO step")
     assert shown.endswith("9 train.py:7")
     assert "\x1b" not in shown
+    log.write_text("╭──── Error ────╮\n│ no such file  │\n╰───────────────╯\n####\n...\n", "utf-8")
+    assert "no such file" in last_log_line(log)
     assert last_log_line(tmp_path / "none") == ""
 
 
