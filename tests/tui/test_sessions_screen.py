@@ -22,12 +22,14 @@ from specpanel.app.tui.screens.live import LiveScreen
 from specpanel.app.tui.screens.sessions import SessionsScreen, detail_rows
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
+from specpanel.app.tui.widgets.run_list import RunList
 from specpanel.core.engine.interpreter import probe_interpreter
 from specpanel.core.engine.process import ServerProcess, running_servers, start_server
 from specpanel.core.monitor.feed import Feed
 from specpanel.core.monitor.recording import frame_line, line
 from specpanel.core.session.desk import Desk
 from specpanel.core.session.history import recordings_folder
+from specpanel.core.settings.profile import Profile
 
 REAL = Path(__file__).parents[1] / "data" / "recordings"
 SIZES = [(120, 40), (80, 24), (60, 15)]
@@ -179,6 +181,20 @@ async def test_many_runs_scroll_with_the_cursor(own_folders: Path) -> None:
         assert any(row.startswith("▸") for row in picture(panel))
         await pilot.press("home", "pagedown", "up")
         assert getattr(screen.runs.chosen, "id", "") == "run30"
+
+
+@pytest.mark.parametrize(("width", "seen"), [(120, "up "), (80, "http://"), (60, "ngram K=4")])
+def test_what_a_server_is_needed_for_is_seen_before_its_age_and_its_address(
+    tmp_path: Path, width: int, seen: str
+) -> None:
+    profile = Profile.model_validate({"name": "a-long-name-of-a-server", "target": {"model": "m"}})
+    server = new_record(profile, tmp_path, draft_tokens=4)
+    runs = RunList()
+    runs.running, runs.current, runs.needs = (server,), server.id, {server.id: "an experiment"}
+    [_, row] = ["".join(part for part, _ in line) for line in runs.compose_inside(width, 9)]
+    assert len(row) <= width
+    assert "  in the panel  for an experiment" in row
+    assert seen in row
 
 
 # -- comparing -------------------------------------------------------------------------------------

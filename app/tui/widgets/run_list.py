@@ -69,6 +69,7 @@ _COLUMNS = (
     _Column("size", 7, lambda run: size_text(run.size_bytes), since=_WIDE),
 )
 _END_CELLS = 13
+_NAME_CELLS = 10  # of a server's name at least, before other things are left out
 
 
 def key_of(entry: Entry) -> str:
@@ -223,15 +224,18 @@ class RunList(Pane):
         sign = self.glyphs.states["serving"]
         k = f" K={record.draft_tokens}" if record.draft_tokens else ""
         up = duration_text(max(0.0, time.time() - record.started_unix))
-        right: Line = (
-            (f" {clean(record.drafter)}{k}", ink),
-            (f"  {clean(record.url)}", ink),
-            (f"  up {up}", "muted"),
+        what: Line = ((f" {clean(record.drafter)}{k}", ink),)
+        known: Line = ((f"  {clean(record.url)}", ink), (f"  up {up}", "muted"))
+        whose: Line = (
             ("  in the panel" if here else "", "good"),
             (f"  for {self.needs[record.id]}" if record.id in self.needs else "", "warn"),
         )
-        room = max(8, width - 2 - width_of(right))
-        name = fit(((clean(record.name), ink),), room, self.glyphs.ellipsis)
+        named: Line = ((clean(record.name), ink),)
+        least = 2 + min(_NAME_CELLS, width_of(named))
+        while known and least + width_of((*what, *known, *whose)) > width:
+            known = known[:-1]  # whose it is must be seen; the details have the rest
+        right = (*what, *known, *whose)
+        name = fit(named, max(8, width - 2 - width_of(right)), self.glyphs.ellipsis)
         return ((f"{sign} ", "good"), *name, *right)
 
     def _run(self, run: PastRun, width: int, ink: str) -> Line:
