@@ -8,6 +8,7 @@ from textual.app import App
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.ink import clean
 from specpanel.app.tui.keymap import Keymap
+from specpanel.app.tui.owner_words import owner_sentence
 from specpanel.app.tui.screens.dialogs import ErrorScreen, MarkScreen, StopScreen
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.session.notices import Notices
@@ -127,7 +128,25 @@ class DeskApp(App[None]):
             self.ask(what)
 
     def action_switch_back(self) -> None:
-        self._ask_here(lambda desk: desk.switch_back())
+        self._ask_here(self._switch_back)
+
+    def _switch_back(self, desk: "Desk") -> None:
+        if desk.previous is None or desk.busy is not None:
+            desk.switch_back()  # which says why not
+        else:
+            self.replace_server(desk, lambda: self.ask(lambda desk: desk.switch_back()))
+
+    def replace_server(self, desk: "Desk", replace: "Callable[[], None]") -> None:
+        """Does what ends the current server; asks before, where somebody else needs that one."""
+        from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
+
+        served = desk.current
+        needed = owner_sentence(served.record if served is not None and served.is_up else None)
+        if not needed:
+            replace()
+            return
+        question = ConfirmScreen("Replace the server that runs?", (needed,), "replace it")
+        self.push_screen(question, lambda yes: replace() if yes else None)
 
     def action_traffic(self) -> None:
         self._ask_here(self._toggle_traffic)
@@ -150,7 +169,8 @@ class DeskApp(App[None]):
                 desk.stop()
 
         name = "" if served is None else f"{served.name} at {served.facts.url}"
-        self.push_screen(StopScreen(desk.busy, name), answered)
+        needed = "" if served is None or desk.busy is not None else owner_sentence(served.record)
+        self.push_screen(StopScreen(desk.busy, name, needed), answered)
 
     def action_mark(self) -> None:
         self._ask_here(self._ask_for_mark)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from textual.worker import Worker, WorkerState
 
 from specpanel.app.tui.desk_app import DeskApp
+from specpanel.app.tui.owner_words import owner_sentence
 from specpanel.app.tui.screens.dialogs import ErrorScreen, QuitChoice, QuitScreen, StoppingScreen
 from specpanel.core.errors import ExitCode, SpecpanelError
 
@@ -75,7 +76,12 @@ class LeavingApp(DeskApp):
             self.screen.dismiss("cancel")
         elif self.server_is_up or self._runs_beside:
             server = self._server_words() if self.server_is_up else ""
-            question = QuitScreen(server, self.training_words, experiment=self.lab.running > 0)
+            question = QuitScreen(
+                server,
+                self.training_words,
+                experiment=self.lab.running > 0,
+                needed=self._needed_words(),
+            )
             self.push_screen(question, self._quit_chosen)
         else:
             self._leave()
@@ -86,6 +92,11 @@ class LeavingApp(DeskApp):
             return "It is being started."
         state = "starting" if served.facts.starting else "running"
         return f"{served.name} at {served.facts.url}, {state}"
+
+    def _needed_words(self) -> str:
+        """Who else needs the server that a stop would end; empty where nobody does."""
+        served = None if self.desk is None else self.desk.current
+        return "" if served is None or not served.is_up else owner_sentence(served.record)
 
     def _quit_chosen(self, choice: QuitChoice | None) -> None:
         if choice == "leave" or choice == "stop":

@@ -116,13 +116,19 @@ def error_words(error: BaseException) -> tuple[str, str]:
 
 
 class QuitScreen(Dialog[QuitChoice]):
-    """Asks what becomes of the server, of trainings and of an experiment; each may be absent."""
+    """Asks what becomes of the server, of trainings and of an experiment; each may be absent.
+
+    ``needed`` is a sentence on who else needs the server, or empty.
+    """
 
     title_text = "A server is running"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("quit")]
 
-    def __init__(self, server: str, training: str = "", *, experiment: bool = False) -> None:
+    def __init__(
+        self, server: str, training: str = "", *, experiment: bool = False, needed: str = ""
+    ) -> None:
         super().__init__()
+        self._needed = needed
         self._server = server
         self._training = training
         self._experiment = experiment
@@ -134,6 +140,7 @@ class QuitScreen(Dialog[QuitChoice]):
 
     def body(self) -> Sequence[Content]:
         what = [Content(clean(self._server))] if "server" in self._kinds else []
+        what += [Content(clean(self._needed))] if self._needed else []
         goes_on = "goes on by itself when it is left, and is"
         if self._training:
             where = f"{goes_on} on the Train screen next time."
@@ -152,19 +159,24 @@ class QuitScreen(Dialog[QuitChoice]):
 
 
 class StopScreen(Dialog[bool]):
-    """Asks before a server, or what the desk is about, is ended; Enter lets it go on."""
+    """Asks before a server, or what the desk is about, is ended; Enter lets it go on.
+
+    ``needed`` is a sentence on who else needs the server, or empty.
+    """
 
     title_text = "Stop?"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("stop")]
 
-    def __init__(self, busy: str | None, server: str) -> None:
+    def __init__(self, busy: str | None, server: str, needed: str = "") -> None:
         super().__init__()
+        self._needed = needed
         self._busy = busy
         self._server = server
 
     def body(self) -> Sequence[Content]:
         what = self._server if self._busy is None else f"What is on its way: {self._busy}"
-        return [Content(clean(what)), Content(""), *self.key_rows("stop")]
+        needed = [Content(clean(self._needed))] if self._needed else []
+        return [Content(clean(what)), *needed, Content(""), *self.key_rows("stop")]
 
 
 class MarkScreen(Dialog[str]):

@@ -88,6 +88,9 @@ class StartingScreen(PanelScreen):
         if desk.busy is not None:
             self.panel.say(f"busy: {desk.busy}; stop that first", severity="warning")
             return
+        self.panel.replace_server(desk, partial(self._start_now, profile, desk, force=force))
+
+    def _start_now(self, profile: Profile, desk: "Desk", *, force: bool) -> None:
         desk.start(profile, force=force)
         self.app.switch_mode("live")
 

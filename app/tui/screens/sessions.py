@@ -14,6 +14,7 @@ from textual.worker import Worker
 from specpanel.app.run_words import size_text
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.keys import bindings
+from specpanel.app.tui.owner_words import owner_sentence
 from specpanel.app.tui.screens.base import PanelScreen
 from specpanel.app.tui.screens.sessions_dialogs import ConfirmScreen
 from specpanel.app.tui.screens.sessions_replay import ReplayScreen
@@ -216,10 +217,8 @@ class SessionsScreen(PanelScreen):
             self.panel.say(f"{stops}; {deletes}")
             return
         sentences = [f"{record.name} at {record.url}", "Its requests in flight end with it."]
-        owner = owner_of(record)
-        if owner is not None:
-            ruined = "which fails without it" if owner.loses_all else "which ends with it"
-            sentences.append(f"It belongs to {owner.words}, {ruined}.")
+        needed = owner_sentence(record)
+        sentences += [needed] if needed else []
         question = ConfirmScreen("Stop this server?", sentences, "stop it")
         self.app.push_screen(question, partial(self._stop_answered, record))
 

@@ -15,6 +15,7 @@ from textual.worker import Worker
 from specpanel.app.tui.charts.glyphs import Glyphs
 from specpanel.app.tui.desk_app import DeskApp
 from specpanel.app.tui.keys import bindings
+from specpanel.app.tui.owner_words import owner_sentence
 from specpanel.app.tui.widgets.bars import KeyLine
 from specpanel.app.tui.widgets.canvas import Canvas
 from specpanel.app.tui.widgets.choice_list import ChoiceList, PlanPane, hits
@@ -123,8 +124,15 @@ class SwitcherScreen(ModalScreen[None]):
     def _show(self, outlook: SwitchPlan | SpecpanelError) -> None:
         possible = isinstance(outlook, SwitchPlan) and not outlook.errors
         self._plan = outlook if isinstance(outlook, SwitchPlan) else None
-        self.outlook.show(outlook)
+        self.outlook.show(outlook, self._needed() if possible else "")
         self.key_line.show(_PLAN_KEYS if possible else _NO_KEYS, ())
+
+    def _needed(self) -> str:
+        """Who else needs the server that has to make way; empty where none has to, or nobody does."""
+        served, choice = self._desk.current, self._planned
+        if served is None or not served.is_up or choice is None or choice.record is not None:
+            return ""
+        return owner_sentence(served.record)
 
     def _forget_plan(self) -> None:
         self._planned, self._plan = None, None

@@ -100,10 +100,14 @@ class PlanPane(Pane):
         self.framed = False
         self._rows: list[Line] = []
         self._outlook: SwitchPlan | SpecpanelError | str | None = None
+        self._needed = ""
 
-    def show(self, outlook: SwitchPlan | SpecpanelError | str | None) -> None:
-        """A plan, why there is none, a sentence meanwhile, or nothing."""
-        self._outlook = outlook
+    def show(self, outlook: SwitchPlan | SpecpanelError | str | None, needed: str = "") -> None:
+        """A plan, why there is none, a sentence meanwhile, or nothing.
+
+        ``needed`` is a sentence on who else needs the server that has to make way.
+        """
+        self._outlook, self._needed = outlook, needed
         self.redraw()
 
     def compose_inside(self, width: int, height: int) -> Sequence[Line]:
@@ -115,6 +119,7 @@ class PlanPane(Pane):
         if isinstance(outlook, SpecpanelError):
             return self._forbidden(f"{outlook.message}. {outlook.fix}".rstrip(), width)
         tail = _wrapped(f"Cost: {outlook.cost}", "strong", width)
+        tail += _wrapped(self._needed, "warn", width) if self._needed else []
         for finding in outlook.errors:
             tail += self._forbidden(f"{finding.text}. {finding.fix}".rstrip(), width)
         changes = [self._change(one.setting, one.before, one.after) for one in outlook.changes]
