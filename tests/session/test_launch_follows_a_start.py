@@ -216,8 +216,8 @@ async def test_silent_start_is_reported_at_half_the_limit_and_fails_at_the_limit
 async def test_start_that_goes_on_printing_is_not_killed(
     bench: Workbench, fake_facts: InterpreterFacts
 ) -> None:
-    script = {"chatter_after": "config", "chatter_s": 7.0}
-    async with starting(bench, fake_facts, start_silence_s=5.0, **script) as start:
+    script = {"chatter_after": "config", "chatter_s": 10.0}
+    async with starting(bench, fake_facts, start_silence_s=8.0, **script) as start:
         assert await start.ready() >= 7.0
         assert "still at it" in start.log
 

@@ -22,8 +22,8 @@ Serve = Callable[..., AbstractAsyncContextManager[DrafterSwap]]
 @pytest.fixture
 def serve(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """The misbehaving server with its developer routes, and the client side of a swap."""
-    monkeypatch.setattr(swap, "_COPY_S", 1.0)
-    monkeypatch.setattr(swap, "_RESUME_S", 0.5)
+    monkeypatch.setattr(swap, "_COPY_S", 4.0)
+    monkeypatch.setattr(swap, "_RESUME_S", 2.0)
 
     @asynccontextmanager
     async def serving(*, extended: bool = True, **script: Any) -> AsyncIterator[DrafterSwap]:
