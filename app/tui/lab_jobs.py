@@ -1,7 +1,6 @@
 """Experiments that this panel has started: watched to their end, which is a notice."""
 
 import asyncio
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ Say = Callable[..., None]
 Severity = Literal["information", "warning", "error"]
 
 _LOOK_S = 0.5
-_STOP_LOOK_S = 0.1
 _INTERRUPTED = 130
 
 
@@ -47,18 +45,17 @@ class LabJobs:
         self._running.append(job)
         return job
 
-    async def stop(self, hurry: threading.Event) -> None:
-        """Ask each to keep what it has and end its servers, as Ctrl-C does; once more in a hurry."""
+    async def stop(self, hurry: threading.Event) -> tuple[str, ...]:
+        """Ask each to keep what it has and end its servers, as Ctrl-C does.
+
+        In a hurry it is asked once more, and 3 s later killed. Returns what that left behind, each for a
+        person; nothing where all ended by themselves.
+        """
+        from specpanel.core.engine.ended_command import end_command
+
         jobs = [job for job in self._running if job.exit_code is None]
-        for job in jobs:
-            job.process.send_signal(signal.SIGINT)
-        hurried = False
-        while any(job.exit_code is None for job in jobs):
-            if hurry.is_set() and not hurried:
-                hurried = True
-                for job in jobs:
-                    job.process.send_signal(signal.SIGINT)
-            await asyncio.sleep(_STOP_LOOK_S)
+        left = await asyncio.gather(*(end_command(job.process, hurry) for job in jobs))
+        return tuple(one for of_job in left for one in of_job)
 
     async def until_ended(self, job: "Job", say: Say) -> None:
         """Wait for its end, and say how it ended."""

@@ -28,6 +28,8 @@ class LeavingApp(DeskApp):
 
     failure: BaseException | None = None
     """What failed last; printed once the screen is back."""
+    left_behind: list[str]
+    """What still runs although the panel was told to stop it; printed once the screen is back."""
     exit_code = ExitCode.DONE
     _stopping = False
     _filler: Worker[None] | None = None
@@ -143,12 +145,13 @@ class LeavingApp(DeskApp):
 
     async def _close(self, *, leave: bool, reason: str) -> None:
         """End the desk; with it, unless they are left, what runs in processes of its own."""
-        ending = [] if leave else [child.stop(self._in_a_hurry) for child in self.detached]
-        if not leave:
-            ending.append(self.lab.stop(self._in_a_hurry))
-        if self.desk is not None:
-            ending.append(self.desk.close(leave=leave, reason=reason))
-        await asyncio.gather(*ending)
+        stops = [] if leave else [*(child.stop for child in self.detached), self.lab.stop]
+        left = asyncio.gather(*(stop(self._in_a_hurry) for stop in stops))
+        if self.desk is None:
+            await left
+        else:
+            await asyncio.gather(left, self.desk.close(leave=leave, reason=reason))
+        self.left_behind += [one for of_each in left.result() for one in of_each]
 
     def _hurry(self) -> None:
         self._in_a_hurry.set()

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from specpanel.app.tui.ink import clean
 from specpanel.app.tui.panel import Begin, FeedDriver, OpenDesk, Panel
 from specpanel.app.tui.screens.dialogs import error_words
 from specpanel.app.tui.widgets.board import HOW_TO_BEGIN
@@ -32,7 +33,7 @@ def run_panel(
 ) -> int:
     """Shows the panel until it is left and gives the exit status.
 
-    What failed last is printed on standard error once the screen is back.
+    What failed last, and what could not be ended, is printed on standard error once the screen is back.
 
     Raises:
         ConfigurationError: the terminal cannot show a panel.
@@ -62,6 +63,9 @@ def run_panel(
         )
         if fault is not None and not isinstance(fault, SpecpanelError | OSError):
             traceback.print_exception(fault)
+    if panel.left_behind:
+        left = clean(", ".join(panel.left_behind))
+        sys.stderr.write(f"specpanel: killed without an end of its own; still there: {left}\n")
     return int(panel.exit_code)
 
 

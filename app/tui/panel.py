@@ -140,6 +140,7 @@ class Panel(LeavingApp):
         self.findings = LiveFindings()
         feed.subscribe(self.findings.take)
         self.lab = LabJobs()
+        self.left_behind = []
         self.glyphs = choose_glyphs() if glyphs is None else glyphs
         self.keymap, self._key_complaints = read_keymap()
         self.set_keymap(dict(self.keymap.chosen))

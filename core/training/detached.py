@@ -1,6 +1,5 @@
 """A training, or a promotion, in a process of its own: it goes on when whoever started it ends."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -11,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from specpanel.core.engine import identity
+from specpanel.core.engine.ended_command import end_command
 from specpanel.core.engine.logfile import tail
 from specpanel.core.errors import NotRunningError, SpecpanelError
 from specpanel.core.settings.paths import state_folder
 from specpanel.core.training.folder import training_folder
 from specpanel.core.training.runs import Owner
 
-_POLL_S = 0.1
 _ENVIRONMENT = {
     "NO_COLOR": "1",
     "PYTHONUNBUFFERED": "1",
@@ -73,15 +72,12 @@ class Detached:
             with suppress(ProcessLookupError):
                 os.kill(self._child.pid, signal.SIGINT)
 
-    async def stop(self, hurry: threading.Event) -> None:
-        """Interrupt it and wait for its end; once more when ``hurry`` is set, and then it is killed."""
-        self.interrupt()
-        hurried = False
-        while self.exit_code is None:
-            if hurry.is_set() and not hurried:
-                hurried = True
-                self.interrupt()
-            await asyncio.sleep(_POLL_S)
+    async def stop(self, hurry: threading.Event) -> tuple[str, ...]:
+        """Interrupt it and wait for its end; once more when ``hurry`` is set, and 3 s later it is killed.
+
+        Returns what it then left behind, each for a person; nothing where it ended by itself.
+        """
+        return await end_command(self._child, hurry)
 
     def forget_files(self) -> None:
         """Remove what it wrote: for one that ended and whose words were told."""

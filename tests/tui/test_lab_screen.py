@@ -1,5 +1,6 @@
 """The Lab as a person uses it: what is in the store is seen, running ones too, stopped, deleted, sent on."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -7,11 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from fakes.openai_endpoint import FakeEndpoint, Reply
 from tui.lab_files import RUNNING_ID, results
 from tui.stage import SERVING, Act
 
+from specpanel.app.tui import opening
 from specpanel.app.tui.charts.glyphs import ASCII, BRAILLE, Glyphs
 from specpanel.app.tui.lab_charts import Point, RatioScale, breakeven_rows, whisker
 from specpanel.app.tui.lab_jobs import LabJobs
@@ -19,6 +22,7 @@ from specpanel.app.tui.panel import Panel
 from specpanel.app.tui.screens import lab_new
 from specpanel.app.tui.screens.lab import LabScreen, list_rows
 from specpanel.app.tui.screens.lab_new import NewExperimentScreen, Wish
+from specpanel.core.engine import ended_command
 from specpanel.core.lab.arms import launch_fingerprint
 from specpanel.core.lab.export import reports_folder
 from specpanel.core.lab.jobs import Job, stop_experiment
@@ -262,6 +266,44 @@ async def test_leaving_asks_what_becomes_of_an_experiment_of_this_panel(
     assert found.state == state
     if state == RUNNING:
         stop_experiment(found)
+
+
+async def test_a_second_q_ends_an_experiment_that_heeds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"
+    will_start(monkeypatch, [sys.executable, "-c", frozen])
+    monkeypatch.setattr(ended_command, "HEEDED_S", 0.3)
+    async with lab() as act:
+        await begin(act)
+        await act.press("space", "down", "enter")
+        await act.sees("starting")
+        [job] = act.panel.lab._running
+        process = psutil.Process(job.process.pid)
+        await act.until(lambda: process.status() == psutil.STATUS_STOPPED)
+        await act.press("q", "s")
+        assert "Kill instead of waiting" in act.text
+        await act.pilot.pause(0.5)
+        assert job.exit_code is None
+        await act.press("q")
+        await act.until(lambda: not act.panel.is_running)
+        assert job.exit_code == -signal.SIGKILL
+        assert act.panel.left_behind == []
+
+
+def test_what_a_killed_experiment_left_is_printed_once_the_screen_is_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(self: Panel, *, mouse: bool) -> None:
+        self.left_behind += ["measured at http://a (specpanel stop measured ends it)", "\x1b[31mb"]
+
+    monkeypatch.setattr(Panel, "run", run)
+    monkeypatch.setattr(opening, "require_terminal", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert opening.run_panel(Feed()) == 0
+    said = capsys.readouterr().err
+    assert "still there: measured at http://a (specpanel stop measured ends it), " in said
+    assert "\x1b" not in said
 
 
 async def test_a_sweep_through_guidellm_is_shown_load_by_load() -> None:
