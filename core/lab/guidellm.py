@@ -150,7 +150,9 @@ class GuideSweep:
             async with serving(ready, self.tell, stop) as server:
                 key = api_key(ready.placed, os.environ)
                 number = ledger.server(ready, server)
-                yield _Server(server.url, server.endpoint, key, number, server.root_cause)
+                yield _Server(
+                    server.url, server.endpoint, key, number, server.launch.why_requests_failed
+                )
             return
         number = ledger.attached(found.name, found.drafter, found.draft_tokens, found.settings)
         async with Endpoint(found.url, found.model, api_key=found.api_key) as endpoint:

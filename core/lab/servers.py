@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import psutil
 
 from specpanel.core.engine.api_key import api_key
-from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import build_command, platform_of
 from specpanel.core.engine.interpreter import probe_interpreter, resolve_python
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
-from specpanel.core.errors import SpecpanelError, TrafficError
+from specpanel.core.errors import TrafficError
 from specpanel.core.lab.arms import Arm
 from specpanel.core.preflight.gather import gather, port_state
 from specpanel.core.preflight.memory_estimate import estimate
@@ -28,7 +27,6 @@ from specpanel.core.traffic.load import Load
 from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _MEMORY_SHARE = 0.8  # of what is available; the rest is for the estimate's errors
-_ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 
 
 @dataclass(slots=True)
@@ -80,7 +78,7 @@ class Serving:
         self.url = launch.record.url
         self.ready_s = ready_s
         self.endpoint = endpoint
-        self._launch = launch
+        self.launch = launch
 
     async def send(self, prompts: Sequence[Prompt], traffic: Traffic, stop: Stop) -> Block:
         """Each prompt once, ``traffic.concurrency`` at a time, without warm-up.
@@ -101,21 +99,9 @@ class Serving:
         try:
             result = await load.run()
         except TrafficError as error:
-            raise await self.root_cause(error) from None
+            raise await self.launch.why_requests_failed(error) from None
         stop.check()
         return Block(result.records, result.elapsed_s)
-
-    async def root_cause(self, error: SpecpanelError) -> SpecpanelError:
-        """Why requests failed: vLLM's end where it ends, which can be seconds after its engine."""
-        async with EngineClient(self.url) as client:
-            if (await client.health()).well:
-                return error  # its engine lives
-        deadline = asyncio.get_running_loop().time() + _ENGINE_DEATH_S
-        while asyncio.get_running_loop().time() < deadline:
-            if self._launch.exit_code is not None:
-                return self._launch.failure()
-            await asyncio.sleep(0.2)
-        return error
 
 
 async def prepare(arms: Sequence[Arm], tell: Listener, stop: Stop) -> tuple[Ready, ...]:

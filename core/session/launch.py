@@ -23,7 +23,7 @@ from specpanel.core.engine.process import (
     start_server,
 )
 from specpanel.core.engine.registry import ServerRecord
-from specpanel.core.errors import LaunchError
+from specpanel.core.errors import LaunchError, SpecpanelError
 from specpanel.core.monitor.monitor import ServerFacts
 from specpanel.core.printable import without_secrets
 from specpanel.core.session.events import Launched, Listener, Note, PhaseEntered, Ready, Stopped
@@ -31,6 +31,7 @@ from specpanel.core.session.interruption import InterruptedRunError as Interrupt
 from specpanel.core.settings.paths import logs_folder
 from specpanel.core.settings.profile import Profile
 
+_ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 _POLL_S = 0.25
 _HEALTH_EVERY_S = 1.0
 _ENGINE_READY = (Phase.HTTP, Phase.READY)
@@ -260,6 +261,18 @@ class Launch:
             code,
             self.process.stop_requested,
         )
+
+    async def why_requests_failed(self, error: SpecpanelError) -> SpecpanelError:
+        """vLLM's end where it ends, which can be seconds after its engine; else ``error`` itself."""
+        async with EngineClient(self.record.url) as client:
+            if (await client.health()).well:
+                return error  # its engine lives
+        deadline = time.monotonic() + _ENGINE_DEATH_S
+        while time.monotonic() < deadline:
+            if self.exit_code is not None:
+                return self.failure()
+            await asyncio.sleep(0.2)
+        return error
 
     def failure(self) -> LaunchError:
         """The diagnosis as an error that names the log."""

@@ -49,7 +49,6 @@ from specpanel.core.traffic.records import Prompt, RequestRecord
 
 _LOG_POLL_S = 0.25
 _SIGNAL_LATE_S = 0.2
-_ENGINE_DEATH_S = 10.0  # vLLM's watchdog ends the server about 5 s after its engine
 
 
 class Session:
@@ -174,7 +173,7 @@ class Session:
                     await self._measure(leg, profile, monitor, prompts, ready_s)
                 except (ServerEndedError, TrafficError) as error:
                     # Here, where the process is still followed: its end may be yet to come.
-                    raise await self._root_cause(launch, error) from None
+                    raise await launch.why_requests_failed(error) from None
         finally:
             if (
                 self.plan.keep_running
@@ -187,16 +186,6 @@ class Session:
                 )
             else:
                 await asyncio.shield(launch.stop(self._hurry))
-
-    async def _root_cause(self, launch: Launch, error: SpecpanelError) -> SpecpanelError:
-        """Why requests failed: vLLM's end where it ends, which can be seconds after its engine."""
-        async with EngineClient(self._facts.url) as client:
-            if (await client.health()).well:
-                return error  # its engine lives
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_ENGINE_DEATH_S):
-                await self._facts.ended.wait()
-        return error if launch.exit_code is None else launch.failure()
 
     async def _attached_leg(self, url: str, prompts: Sequence[Prompt]) -> None:
         async with EngineClient(url) as client:
