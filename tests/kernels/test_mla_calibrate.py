@@ -123,7 +123,9 @@ def test_refining_among_short_queries_comes_to_its_end_too() -> None:
     def measure(heads: int, query: int, context: int) -> Cell:
         asked.append(query)
         assert len(asked) < 100
-        return replace(device(heads, 290 * query, context), query=query)  # crosses between 25 and 26
+        return replace(
+            device(heads, 290 * query, context), query=query
+        )  # crosses between 25 and 26
 
     found = calibrate(KEY, Grid((16,), (16, 32, 64, 128)), measure)
     assert found.complete
