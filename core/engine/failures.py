@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from specpanel.core.engine.known_causes import KNOWN_CAUSES, Cause
 from specpanel.core.engine.logline import LogLine, parse_text
@@ -29,7 +30,7 @@ class Failure:
     """Why vLLM ended.
 
     ``code`` names the kind, as in the table of known causes, or is one of "unknown-error", "killed",
-    "process-died", "stopped-from-outside", "ended". ``sentence`` has no full stop at its end.
+    "process-died", "stopped-from-outside", "log-full", "ended". ``sentence`` has no full stop at its end.
     ``process`` is the one that fell first. ``exception`` and ``excerpt`` are vLLM's own words.
     ``setting`` is the profile's field to change, dotted; None where none is known to help. ``evidence``
     are lines from elsewhere in the log that bear on it, such as the drafts of the last step.
@@ -181,6 +182,21 @@ def _without_words(log: Sequence[LogLine], exit_code: int | None) -> Failure:
         "ended",
         f"vLLM {how}, and its log names no cause",
         f"Its last line was: {_short(last)}" if last else "Its log is empty.",
+        exit_code=exit_code,
+    )
+
+
+def without_room(log: Path, exit_code: int) -> Failure:
+    """An end that no line explains, where the log could not grow.
+
+    vLLM 0.32 ends where standard output cannot be flushed while its workers begin
+    (``utils/system_utils.py``, ``suppress_stdout``).
+    """
+    return Failure(
+        "log-full",
+        f"vLLM ended with exit code {exit_code}, and the disk of its log has no room left: it does not "
+        "start where it cannot write",
+        f"Make room on the disk of {log}, or let XDG_STATE_HOME name a folder on another one.",
         exit_code=exit_code,
     )
 

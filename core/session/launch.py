@@ -12,7 +12,7 @@ from specpanel.core.engine import identity, registry
 from specpanel.core.engine.chosen import ChosenReader
 from specpanel.core.engine.client import EngineClient
 from specpanel.core.engine.command import Command, redacted_argv
-from specpanel.core.engine.failures import Failure, diagnose
+from specpanel.core.engine.failures import Failure, diagnose, without_room
 from specpanel.core.engine.logfile import LogFollower, is_full, tail
 from specpanel.core.engine.logline import parse_line
 from specpanel.core.engine.phases import Phase, PhaseTracker
@@ -256,11 +256,15 @@ class Launch:
         code = self.exit_code
         if code is None:
             return None
-        return diagnose(
-            (raw.decode("utf-8", "replace") for raw in tail(self.record.log, 4 << 20)),
+        log = self.record.log
+        found = diagnose(
+            (raw.decode("utf-8", "replace") for raw in tail(log, 4 << 20)),
             code,
             self.process.stop_requested,
         )
+        if found is not None and found.code == "ended" and is_full(log):
+            return without_room(log, code)
+        return found
 
     async def why_requests_failed(self, error: SpecpanelError) -> SpecpanelError:
         """vLLM's end where it ends, which can be seconds after its engine; else ``error`` itself."""

@@ -36,19 +36,20 @@ def test_a_port_that_is_stolen_after_the_check_ends_the_start_with_its_number(
     shown("port stolen between check and bind", said=flight.said)
 
 
-def test_a_full_disk_under_log_recording_and_results_costs_the_run_none_of_its_figures(
+def test_a_full_disk_under_log_recording_and_results_is_the_cause_that_is_named(
     newcomer, port: str, tmp_path: Path, shown: Shown
 ) -> None:
-    """State, log, recording and results of a run share 24 kB, which are full before vLLM writes a line."""
+    """State, log, recording and results share 24 kB, full while vLLM starts: vLLM itself cannot bear that."""
     with small_disk(tmp_path / "disk", kib=24) as disk:
         folders = {name: str(disk) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME")}
         full = type(newcomer)({**newcomer.environment, **folders})
         flags = ("--port", port, "--requests", "2", "--set", "traffic.max_tokens=16")
         done = full.run("run", "demo-ngram", *flags, seconds=400)
         assert listed(full) == []
-    assert done.code == 0, done.err
+    assert done.code == 1, done.err
     assert "is full: what vLLM writes from here on is lost" in done.err
-    assert "2 requests" in done.out
+    assert "the disk of its log has no room left" in done.err.splitlines()[-2]
+    assert "XDG_STATE_HOME" in done.err.splitlines()[-1]
     assert "No space left on device; the run goes on without one" in done.err
     assert "the run is not among the results" in done.err
     assert "Traceback" not in done.err

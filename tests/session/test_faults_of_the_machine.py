@@ -110,7 +110,7 @@ def test_a_full_disk_under_the_store_keeps_what_was_stored(tmp_path: Path) -> No
 
 
 def test_a_log_that_cannot_grow_costs_neither_run_nor_result(bench: Workbench) -> None:
-    """The server's log is full before it is ready: real vLLM goes on, and so does what watches it."""
+    """A server that goes on without its log is watched on; `make faults` has what vLLM itself bears."""
     panel = bench.start(
         *("run", *bench.flags(), "--requests", "4", "--no-record"),
         script={"flood": "lines", "step_s": 0.05},
