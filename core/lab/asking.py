@@ -1,16 +1,14 @@
 """What experiments ask a vLLM server besides answers: token ids of a prompt, likelihoods of a next token."""
 
-import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import httpx
 
 from specpanel.core.errors import ServerUnreachableError
+from specpanel.core.posting import json_object, posted
 from specpanel.core.printable import one_line
 from specpanel.core.traffic.records import Prompt
-from specpanel.core.web import body_of, failure_reason
 
 _DEADLINE_S = 60.0
 _MOST_BYTES = 16 << 20
@@ -30,7 +28,7 @@ async def prompt_token_ids(url: str, model: str, prompt: Prompt) -> tuple[int, .
         "messages": [*system, {"role": "user", "content": prompt.text}],
         "add_generation_prompt": True,
     }
-    tokens = (await _post(url, "tokenize", body)).get("tokens")
+    tokens = (await _post(url, "/tokenize", body)).get("tokens")
     if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
         raise ServerUnreachableError(f"{url} does not tell the token ids of a prompt")
     return tuple(tokens)
@@ -52,7 +50,7 @@ async def next_logprobs(url: str, model: str, context: Sequence[int]) -> dict[in
         "logprobs": LISTED,
         "return_tokens_as_token_ids": True,
     }
-    answer = await _post(url, "v1/completions", body)
+    answer = await _post(url, "/v1/completions", body)
     try:
         listed = answer["choices"][0]["logprobs"]["top_logprobs"][0]
         return {
@@ -65,25 +63,14 @@ async def next_logprobs(url: str, model: str, context: Sequence[int]) -> dict[in
 
 
 async def _post(url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    try:
-        async with (
-            asyncio.timeout(_DEADLINE_S),
-            httpx.AsyncClient(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client,
-            client.stream("POST", path, json=body) as answer,
-        ):
-            text = (await body_of(answer, _MOST_BYTES)).decode("utf-8", "replace")
-    except (TimeoutError, httpx.HTTPError) as error:
-        late = isinstance(error, TimeoutError)
-        reason = f"silent for {_DEADLINE_S:g} s" if late else failure_reason(error)
-        raise ServerUnreachableError(f"{url}/{path} gives no answer ({reason})") from None
-    if answer.status_code != 200:
-        raise ServerUnreachableError(
-            f"{url}/{path} refuses: HTTP {answer.status_code} {one_line(text, 120)}"
+    async with httpx.AsyncClient(base_url=url, timeout=_DEADLINE_S, trust_env=False) as client:
+        status, text = await posted(
+            client, path, body, deadline_s=_DEADLINE_S, most_bytes=_MOST_BYTES
         )
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ServerUnreachableError(f"{url}/{path} gives no answer (no JSON)")
+    if status != 200:
+        said = one_line(text.decode("utf-8", "replace"), 120)
+        raise ServerUnreachableError(f"{url}{path} refuses: HTTP {status} {said}")
+    found = json_object(text)
+    if found is None:
+        raise ServerUnreachableError(f"{url}{path} gives no answer (no JSON)")
     return found

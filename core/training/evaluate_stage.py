@@ -38,7 +38,8 @@ from specpanel.core.training.records import (
 )
 from specpanel.core.training.servers import is_cpu
 from specpanel.core.training.stage import Workplace
-from specpanel.core.training.swap import CheckpointRefusedError, DrafterSwap, SwapError
+from specpanel.core.training.swap import CheckpointRefusedError, DrafterSwap
+from specpanel.core.training.worker_calls import SwapError
 
 Way = Literal["started", "swapped"]
 

@@ -10,7 +10,8 @@ from specpanel.core.errors import ConfigurationError, NotRunningError
 from specpanel.core.training.audit import Promotion
 from specpanel.core.training.promote import Promoting, PromotionPlan
 from specpanel.core.training.promote_restart import RestartPromoting
-from specpanel.core.training.swap import CheckpointRefusedError, NotSwappableError
+from specpanel.core.training.swap import CheckpointRefusedError
+from specpanel.core.training.worker_calls import NotSwappableError
 from specpanel.core.web import server_root
 
 ChosenWay = Literal["auto", "in place", "restart"]

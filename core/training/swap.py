@@ -7,9 +7,8 @@ values of the old drafter.
 """
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,48 +16,23 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError, SpecpanelError
-from specpanel.core.printable import one_line
+from specpanel.core.posting import NobodyListensError
 from specpanel.core.training.resume_guard import resume_guard
-from specpanel.core.web import body_of, failure_reason, is_loopback, server_root
+from specpanel.core.training.worker_calls import SwapError, WorkerCalls, reason_of, require
+from specpanel.core.web import is_loopback, server_root
 
-_DEADLINE_S = 120.0  # reading and checking a checkpoint of a large drafter
 _PAUSE_S = 30.0
 _COPY_S = 20.0  # one call within the pause, in which nobody is answered
 _RESUME_S = 5.0
 _RESUME_TRIES = 3
-_MOST_ANSWER_BYTES = 4 << 20
-_NOT_SWAPPABLE = "Start it with --set engine.swappable=true."
 _UNKNOWN = "Answers stay right, but what drafts is not known: restart the server."
-# What an answer of a worker that went well must tell, by the method that was called.
-_TOLD: dict[str, dict[str, type]] = {
-    "specpanel_drafter_status": dict.fromkeys(("drafter", "method", "folder", "fingerprint"), str),
-    "specpanel_prepare_drafter": {
-        **dict.fromkeys(("digest", "live_fingerprint", "fingerprint"), str),
-        "parameter_bytes": int,
-        "shared": list,
-    },
-}
 
 Found = TypeVar("Found")
 
 
 class CheckpointRefusedError(ConfigurationError):
     """The checkpoint cannot take the place of the running drafter, which is untouched."""
-
-
-class SwapError(SpecpanelError):
-    """A swap went wrong beyond the checkpoint; the message says what runs now."""
-
-
-class NotSwappableError(SwapError):
-    """The server lets nobody replace its drafter."""
-
-
-class _NobodyListensError(ServerUnreachableError):
-    """The server has ended: not even a connection is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +80,7 @@ class DrafterSwap:
                 "be asked to",
                 "Run specpanel beside it, or reach it through a tunnel.",
             )
-        self._http = httpx.AsyncClient(base_url=self.url, timeout=_DEADLINE_S, trust_env=False)
+        self._workers = WorkerCalls(self.url)
         self._waited_s = self._paused_s = 0.0  # before the last pause, and in it
 
     async def __aenter__(self) -> Self:
@@ -118,7 +92,7 @@ class DrafterSwap:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._http.aclose()
+        await self._workers.close()
 
     async def status(self) -> DrafterStatus:
         """What runs now.
@@ -126,8 +100,8 @@ class DrafterSwap:
         Raises:
             SwapError: the server lets nobody replace its drafter, or its workers differ.
         """
-        answers = await self._call("specpanel_drafter_status")
-        _require(answers, self.url)
+        answers = await self._workers.call("specpanel_drafter_status")
+        require(answers, self.url)
         prints = {str(answer["fingerprint"]) for answer in answers if answer["rank"] == 0}
         first = answers[0]
         if len({str(answer["folder"]) for answer in answers}) > 1 or len(prints) != 1:
@@ -201,17 +175,17 @@ class DrafterSwap:
 
     async def forget(self) -> None:
         """Free the memory that ``undo`` needs."""
-        _require(await self._call("specpanel_forget_drafter"), self.url)
+        require(await self._workers.call("specpanel_forget_drafter"), self.url)
 
     # -- steps ------------------------------------------------------------------------------
 
     async def _prepare(self, folder: Path) -> list[dict[str, Any]]:
-        answers = await self._call("specpanel_prepare_drafter", str(folder))
+        answers = await self._workers.call("specpanel_prepare_drafter", str(folder))
         bad = next((answer for answer in answers if not answer["ok"]), None)
         if bad is not None or len({answer["digest"] for answer in answers}) != 1:
             await self.forget()
             reason = (
-                _reason(bad) if bad else "the workers read different files: it is being written"
+                reason_of(bad) if bad else "the workers read different files: it is being written"
             )
             raise CheckpointRefusedError(
                 f"{folder} cannot replace the running drafter: {reason}",
@@ -234,15 +208,17 @@ class DrafterSwap:
             ServerUnreachableError: the server has ended.
         """
         try:
-            answers = await self._call("specpanel_commit_drafter", digest, timeout_s=_COPY_S)
-        except _NobodyListensError:
+            answers = await self._workers.call(
+                "specpanel_commit_drafter", digest, timeout_s=_COPY_S
+            )
+        except NobodyListensError:
             raise
         except SpecpanelError as error:
             return error.message
         bad = next((answer for answer in answers if not answer["ok"]), None)
         if bad is None:
             return None
-        return f"worker {bad['rank']} of {self.url}: {_reason(bad)}"
+        return f"worker {bad['rank']} of {self.url}: {reason_of(bad)}"
 
     async def _undone(self) -> list[dict[str, Any]]:
         async with self._paused():
@@ -251,8 +227,8 @@ class DrafterSwap:
     async def _back_on_every_worker(self, before: str = "") -> list[dict[str, Any]]:
         """Undo everywhere. ``before`` begins the sentence where that fails."""
         try:
-            answers = await self._call("specpanel_undo_drafter", timeout_s=_COPY_S)
-        except _NobodyListensError:
+            answers = await self._workers.call("specpanel_undo_drafter", timeout_s=_COPY_S)
+        except NobodyListensError:
             raise
         except SpecpanelError as error:
             raise SwapError(
@@ -261,7 +237,7 @@ class DrafterSwap:
         if bad := next((answer for answer in answers if not answer["ok"]), None):
             raise SwapError(
                 f"{before}worker {bad['rank']} of {self.url} could not bring the old drafter back "
-                f"({_reason(bad)})",
+                f"({reason_of(bad)})",
                 _UNKNOWN,
             )
         return answers
@@ -275,7 +251,7 @@ class DrafterSwap:
             try:
                 try:
                     await self._pause()
-                except _NobodyListensError:
+                except NobodyListensError:
                     resumes = False
                     raise
                 began_s = time.monotonic()
@@ -287,10 +263,10 @@ class DrafterSwap:
 
     async def _pause(self) -> None:
         try:
-            await self._post("/pause?mode=keep", timeout_s=_PAUSE_S)
+            await self._workers.post("/pause?mode=keep", timeout_s=_PAUSE_S)
         except SpecpanelError as error:
             fix = error.fix
-            if isinstance(error, _NobodyListensError):
+            if isinstance(error, NobodyListensError):
                 fix = "Look at its log, and start it again."
             elif isinstance(error, ServerUnreachableError):
                 fix = "Try again while no long prompt is being read."
@@ -300,8 +276,8 @@ class DrafterSwap:
         error: SpecpanelError | None = None
         for _ in range(_RESUME_TRIES):
             try:
-                await self._post("/resume", timeout_s=_RESUME_S)
-            except _NobodyListensError:
+                await self._workers.post("/resume", timeout_s=_RESUME_S)
+            except NobodyListensError:
                 raise ServerUnreachableError(
                     f"the server at {self.url} ended while its drafter was being replaced; what it had "
                     "paused ended with it",
@@ -315,82 +291,6 @@ class DrafterSwap:
             f"{self.url} may still be paused: it does not answer /resume ({error})",
             f"Send it yourself: curl -X POST {self.url}/resume",
         )
-
-    # -- HTTP -------------------------------------------------------------------------------
-
-    async def _call(
-        self, method: str, *arguments: str, timeout_s: float = _DEADLINE_S
-    ) -> list[dict[str, Any]]:
-        """What every worker answers to ``method``."""
-        body = {"method": method, "args": list(arguments)}
-        found = await self._post("/collective_rpc", body, timeout_s=timeout_s)
-        results = found.get("results")
-        if not isinstance(results, list) or not results or not all(_are_answers(method, results)):
-            raise SwapError(f"{self.url} answers a call to its workers with something unknown")
-        return results
-
-    async def _post(
-        self, path: str, body: dict[str, Any] | None = None, *, timeout_s: float = _DEADLINE_S
-    ) -> dict[str, Any]:
-        """The object that is answered; an empty one where it is none.
-
-        Raises:
-            SpecpanelError: it is refused, or no whole answer comes in time.
-        """
-        try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._http.stream("POST", path, json=body) as answer,
-            ):
-                text = await body_of(answer, _MOST_ANSWER_BYTES)
-        except httpx.ConnectError as error:
-            raise _NobodyListensError(self._no_answer(path, failure_reason(error))) from None
-        except (TimeoutError, httpx.HTTPError) as error:
-            late = isinstance(error, TimeoutError)
-            reason = f"silent for {timeout_s:g} s" if late else failure_reason(error)
-            raise ServerUnreachableError(self._no_answer(path, reason)) from None
-        if answer.status_code != 200:
-            raise self._refusal(path, answer.status_code, text)
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        return found if isinstance(found, dict) else {}
-
-    def _no_answer(self, path: str, reason: str) -> str:
-        return f"{self.url}{path} gives no answer ({reason})"
-
-    def _refusal(self, path: str, status: int, body: bytes) -> SpecpanelError:
-        text = one_line(body.decode("utf-8", "replace"), 160)
-        if status == 404:
-            return NotSwappableError(
-                f"{self.url} has no developer routes, so its drafter cannot be replaced",
-                _NOT_SWAPPABLE,
-            )
-        if "has no attribute" in text and "specpanel" in text:
-            return NotSwappableError(
-                f"{self.url} was started without what replaces a drafter", _NOT_SWAPPABLE
-            )
-        return SwapError(f"{self.url}{path} answers {status}: {text}")
-
-
-def _are_answers(method: str, results: list[Any]) -> Iterator[bool]:
-    """Of each result, whether a worker can have answered it to ``method``."""
-    for result in results:
-        whole = isinstance(result, dict) and isinstance(result.get("ok"), bool) and "rank" in result
-        told = _TOLD.get(method, {}).items() if whole and result["ok"] else ()
-        yield whole and all(isinstance(result.get(name), kind) for name, kind in told)
-
-
-def _reason(answer: dict[str, Any]) -> str:
-    """Why a worker could not, in one line."""
-    return one_line(str(answer.get("reason")), 300).rstrip(".")
-
-
-def _require(answers: list[dict[str, Any]], url: str) -> None:
-    for answer in answers:
-        if not answer["ok"]:
-            raise SwapError(f"{url} cannot replace its drafter: {_reason(answer)}")
 
 
 async def _to_its_end(work: Coroutine[Any, Any, Found]) -> Found:

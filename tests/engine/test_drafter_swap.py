@@ -18,13 +18,8 @@ import pytest
 from fakes import drafter_checkpoints as tiny
 from pace import within
 
-from specpanel.core.training.swap import (
-    CheckpointRefusedError,
-    DrafterStatus,
-    DrafterSwap,
-    SwapError,
-    Swapped,
-)
+from specpanel.core.training.swap import CheckpointRefusedError, DrafterStatus, DrafterSwap, Swapped
+from specpanel.core.training.worker_calls import SwapError
 
 EXTENSIONS = Path(tiny.__file__).parent / "worker_extensions"
 LONGEST_PAUSE_S = 1.0

@@ -12,7 +12,8 @@ from fakes.engine.workbench import Workbench, lives, wait_for
 
 from specpanel.core.errors import ServerUnreachableError
 from specpanel.core.training import swap
-from specpanel.core.training.swap import DrafterSwap, NotSwappableError, SwapError
+from specpanel.core.training.swap import DrafterSwap
+from specpanel.core.training.worker_calls import NotSwappableError, SwapError
 
 OLD, NEW = "/drafters/old", Path("/drafters/new")
 DRAFTER = json.dumps({"method": "eagle3", "model": OLD, "num_speculative_tokens": 3})

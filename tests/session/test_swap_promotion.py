@@ -16,7 +16,8 @@ from specpanel.core.training.promote import (
     heldout_prompts,
     predicted_length,
 )
-from specpanel.core.training.swap import CheckpointRefusedError, SwapError
+from specpanel.core.training.swap import CheckpointRefusedError
+from specpanel.core.training.worker_calls import SwapError
 
 OLD, NEW = "/drafters/old", "/drafters/new"
 WEAK, STRONG = (0, 1, 0, 0), (2, 3, 1, 2)

@@ -10,7 +10,8 @@ import pytest
 from fakes.swapping_engine import SwappingEngine, Worker
 
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError
-from specpanel.core.training.swap import CheckpointRefusedError, DrafterSwap, SwapError
+from specpanel.core.training.swap import CheckpointRefusedError, DrafterSwap
+from specpanel.core.training.worker_calls import SwapError
 
 NEW = Path("/drafters/new")
 OLD = "/drafters/old"
