@@ -66,13 +66,12 @@ def _ask_where_it_is_needed(chosen: "Sequence[ServerRecord]") -> None:
     from specpanel.core.engine.ownership import owner_of
     from specpanel.core.errors import ConfigurationError
 
-    needed = [(record, owner) for record in chosen if (owner := owner_of(record)) is not None]
-    told = [
-        f"{record.name} belongs to {owner.words}" for record, owner in needed if owner.loses_all
-    ]
-    if not told:
+    needed = ((record, owner_of(record)) for record in chosen)
+    what = "; ".join(
+        owner.without(record.name) for record, owner in needed if owner and owner.loses_all
+    )
+    if not what:
         return
-    what = f"{'; '.join(told)}, which fails without it"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigurationError(what, "Ctrl-C ends that with what it has; --yes stops the server.")
     if not typer.confirm(f"{what}. Stop it all the same?", err=True):

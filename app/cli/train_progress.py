@@ -224,7 +224,7 @@ def _served(found: Acceptance) -> str:
     if found.acceptance_length is None:
         return "nothing was drafted"
     rates = " ".join(f"{one.rate.estimate:.3f}" for one in found.positions)
-    bounds = f" ({found.interval.low:.2f}..{found.interval.high:.2f})" if found.interval else ""
+    bounds = f" ({found.interval.low:.2f} … {found.interval.high:.2f})" if found.interval else ""
     return (
         f"acceptance length {found.acceptance_length:.2f}{bounds} on {found.prompts} prompts, "
         f"by position {rates}"

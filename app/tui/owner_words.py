@@ -11,7 +11,4 @@ def owner_sentence(record: "ServerRecord | None") -> str:
     from specpanel.core.engine.ownership import owner_of
 
     owner = None if record is None else owner_of(record)
-    if record is None or owner is None:
-        return ""
-    ruined = "which fails without it" if owner.loses_all else "which ends with it"
-    return f"{record.name} belongs to {owner.words}, {ruined}."
+    return "" if record is None or owner is None else f"{owner.without(record.name)}."

@@ -41,6 +41,11 @@ class Owner:
         """Whether the end of its server ruins the work of hours; a run tells what it has."""
         return self.need != "a run"
 
+    def without(self, name: str) -> str:
+        """What becomes of the work when its server of this ``name`` ends, without a full stop."""
+        ruined = "which fails without it" if self.loses_all else "which ends with it"
+        return f"{name} belongs to {self.words}, {ruined}"
+
 
 def owner_of(record: ServerRecord) -> Owner | None:
     """Who needs the server; None where nobody does any more, or a panel has it."""

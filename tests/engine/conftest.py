@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ports import free_port
 
 from specpanel.core.engine import identity
 
@@ -69,16 +69,10 @@ def eventually() -> Callable[..., Any]:
     return wait
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def port() -> str:
     """A port that was free a moment ago."""
-    return str(_free_port())
+    return str(free_port())
 
 
 @dataclass(frozen=True)
@@ -173,7 +167,7 @@ class Server:
 def server(specpanel: Specpanel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One real vLLM with the n-gram drafter for every test that only looks at one."""
     recording = tmp_path_factory.mktemp("recordings") / "run.ndjson"
-    port = _free_port()
+    port = free_port()
     run = specpanel.run(
         *("run", "demo-ngram", "--port", str(port), "--requests", "4", "--keep-running"),
         *("--json", "--record", str(recording), "--set", "traffic.max_tokens=32"),

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -140,12 +139,6 @@ def kill(pid: int) -> float:
     """End it at once; the time of day when that was."""
     os.kill(pid, signal.SIGKILL)
     return time.time()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def alive(pid: int) -> bool:

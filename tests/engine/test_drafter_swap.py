@@ -6,7 +6,6 @@ length K + 1 = 4), B another one (1): what vLLM counts tells which weights draft
 
 import asyncio
 import json
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import httpx
 import pytest
 from fakes import drafter_checkpoints as tiny
 from pace import within
+from ports import free_port
 
 from specpanel.core.training.swap import CheckpointRefusedError, DrafterStatus, DrafterSwap, Swapped
 from specpanel.core.training.worker_calls import SwapError
@@ -80,12 +80,9 @@ def swappable(specpanel: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
     target = tiny.write_target(folder / "target")
     a = tiny.write_eagle3(folder / "a", target)
     b = variant(a, folder / "b", wrong_answer)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     run = with_fault(specpanel).run(
         *("run", "--model", str(target), "--drafter", "eagle3", "--draft-model", str(a)),
-        *("--k", "3", "--port", str(port), "--requests", "1", "--keep-running", "--json"),
+        *("--k", "3", "--port", str(free_port()), "--requests", "1", "--keep-running", "--json"),
         *("--no-record", "--set", "engine.swappable=true", "--set", "traffic.warmup=0"),
         *("--", "--worker-extension-cls", "failing_copy.FailingReload"),
         seconds=600,

@@ -19,11 +19,11 @@ from engine.flight import (
     Watch,
     any_alive,
     engine_core_among,
-    free_port,
     kill,
     listed,
 )
 from engine.small_disk import small_disk
+from ports import free_port
 
 from specpanel.core.engine import identity
 from specpanel.core.monitor.recording import read_recording

@@ -2,13 +2,13 @@
 
 import importlib.util
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakes.tiny_llama import LAYERS, write_tiny_llama
 from fakes.tiny_model import HIDDEN
+from ports import free_port
 
 SPECULATORS = importlib.util.find_spec("speculators") is not None
 WITHOUT = "Speculators is not installed (make train-demo installs it)"
@@ -39,12 +39,11 @@ def chained(specpanel, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ports() -> tuple[str, ...]:
-    """Ports that were free a moment ago, for the two servers of a training."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        found = one.getsockname()[1], other.getsockname()[1]
-    return ("--set", f"engine.port={found[0]}", "--set", f"extraction.port={found[1]}")
+    """Free ports for the two servers of a training."""
+    return (
+        *("--set", f"engine.port={free_port()}"),
+        *("--set", f"extraction.port={free_port()}"),
+    )
 
 
 def test_a_tiny_target_is_asked_extracted_and_trained_against(chained, tiny: Path) -> None:

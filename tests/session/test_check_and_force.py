@@ -1,7 +1,6 @@
 """``specpanel check`` and its exit statuses; a refused launch, and one that is forced and says so."""
 
 import json
-import socket
 from pathlib import Path
 
 from fakes.engine.workbench import (
@@ -11,6 +10,7 @@ from fakes.engine.workbench import (
     new_record,
     wait_for,
 )
+from ports import free_port
 
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
 from specpanel.core.engine.process import start_server
@@ -18,16 +18,10 @@ from specpanel.core.engine.process import start_server
 TOO_LONG = ("--set", "target.max_model_len=4096")  # the model is made for 2048
 
 
-def unused_port() -> str:
-    """A port of the system's own choice: a taken one would be an error of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return str(probe.getsockname()[1])
-
-
 def check(bench: Workbench, *more: str) -> tuple[int, list[dict[str, object]], str]:
     panel = bench.start(
         *("check", "--model", str(bench.model), "--drafter", "ngram", "--k", "4"),
-        *("--python", str(FAKE_PYTHON), "--port", unused_port(), *more),
+        *("--python", str(FAKE_PYTHON), "--port", str(free_port()), *more),
     )
     code = panel.end()
     lines = [json.loads(line) for line in panel.out.splitlines() if line.startswith("{")]
@@ -83,13 +77,13 @@ def test_errors_end_with_2_and_say_what_mends_them(bench: Workbench) -> None:
 def test_run_refuses_errors_and_starts_them_when_forced_and_recorded(
     bench: Workbench, tmp_path: Path
 ) -> None:
-    refused = bench.run(*TOO_LONG, "--port", unused_port())
+    refused = bench.run(*TOO_LONG, "--port", str(free_port()))
     assert refused.end() == 2
     assert "4096 is above the 2048 positions" in refused.err
     assert refused.of_kind("launched") == []
 
     recording = tmp_path / "forced.ndjson"
-    forced = bench.run(*(*TOO_LONG, "--force", "--record", recording, "--port", unused_port()))
+    forced = bench.run(*(*TOO_LONG, "--force", "--record", recording, "--port", str(free_port())))
     assert forced.end() == 0, forced.err
     assert [event["codes"] for event in forced.of_kind("forced")] == [["max-model-len"]]
     assert [event["code"] for event in forced.of_kind("finding")] == ["max-model-len"]
@@ -121,7 +115,7 @@ def test_a_port_that_our_own_server_holds_names_it_and_what_ends_it(
 
 
 def test_force_over_a_sound_profile_records_nothing(bench: Workbench) -> None:
-    panel = bench.run("--force", "--port", unused_port())
+    panel = bench.run("--force", "--port", str(free_port()))
     assert panel.end() == 0, panel.err
     assert panel.of_kind("forced") == []
     assert panel.summary["forced"] == []

@@ -8,7 +8,8 @@ from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Workbench
+from ports import free_port
 
 from specpanel.app.cli import main
 from specpanel.core.settings.paths import servers_folder

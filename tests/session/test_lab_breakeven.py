@@ -10,7 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench
+from ports import free_port
 
 from specpanel.core.lab.store import INTERRUPTED, Store
 from specpanel.core.settings.paths import profiles_folder

@@ -4,7 +4,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench
+from ports import free_port
 
 from specpanel.core.lab.store import INTERRUPTED, Store
 

@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench
+from ports import free_port
 
 from specpanel.app.cli.plain_lab import experiment_line, experiment_text
 from specpanel.core.lab.export import exported

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Workbench
+from ports import free_port
 
 PROFILE = """schema_version = 1
 [target]

@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import FAKE_PYTHON, Workbench, free_port
+from fakes.engine.workbench import FAKE_PYTHON, Workbench
+from ports import free_port
 
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.lab.guidellm_program import guidellm_program

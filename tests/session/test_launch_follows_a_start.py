@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fakes.engine.workbench import DEADLINE_S, Workbench, command_for, free_port, wait_for
+from fakes.engine.workbench import DEADLINE_S, Workbench, command_for, wait_for
+from ports import free_port
 
 from specpanel.core.engine import identity
 from specpanel.core.engine.interpreter_facts import InterpreterFacts

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from fakes.training.workshop import Workshop, free_port
+from fakes.training.workshop import Workshop
+from ports import free_port
 
 from specpanel.core.engine.process import is_running, running_servers, stop_server
 from specpanel.core.engine.registry import ServerRecord

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from fakes.engine.workbench import wait_for
-from fakes.training.workshop import Told, Workshop, free_port
+from fakes.training.workshop import Told, Workshop
+from ports import free_port
 
 from specpanel.core.engine.process import running_servers, stop_server
 from specpanel.core.errors import SpecpanelError

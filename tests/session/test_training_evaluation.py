@@ -63,7 +63,7 @@ async def test_every_checkpoint_is_measured_with_one_server(shop: Workshop) -> N
     assert summary.served_best == found[12]
     assert summary.minutes is not None
     text = summary_lines(summary)
-    assert "acceptance length 2.50 (2.50..2.50) on 6 prompts" in text
+    assert "acceptance length 2.50 (2.50 … 2.50) on 6 prompts" in text
     assert told.of(Progressed)[-1].done == 6
 
 

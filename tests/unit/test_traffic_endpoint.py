@@ -1,10 +1,10 @@
 """Asking an endpoint: what is sent, what is measured, and how every failure is named."""
 
-import socket
 import time
 
 import pytest
 from fakes.openai_endpoint import FakeEndpoint, Fault, Reply
+from ports import free_port
 
 from specpanel.core.errors import ConfigurationError, ServerUnreachableError
 from specpanel.core.settings.profile import Traffic
@@ -18,14 +18,6 @@ SIX = "one two three four five six"
 async def _ask(server: FakeEndpoint, settings: Traffic | None = None) -> RequestRecord:
     async with Endpoint(server.url) as endpoint:
         return await endpoint.ask(PROMPT, settings or Traffic(), 0)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        assert isinstance(port, int)
-        return port
 
 
 async def test_a_vllm_answer_is_recorded_with_ids_and_steps() -> None:
@@ -242,7 +234,7 @@ async def test_the_address_may_end_in_v1(ending: str) -> None:
 
 async def test_nobody_at_the_address_is_said_on_entering() -> None:
     with pytest.raises(ServerUnreachableError, match="connection refused"):
-        async with Endpoint(f"http://127.0.0.1:{_free_port()}"):
+        async with Endpoint(f"http://127.0.0.1:{free_port()}"):
             pass
 
 

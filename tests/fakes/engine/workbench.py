@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
+from ports import free_port
 
 from specpanel.core.engine.command import Command, build_command
 from specpanel.core.engine.interpreter_facts import InterpreterFacts
@@ -42,12 +42,6 @@ _CONFIG = {
 
 Value = TypeVar("Value")
 
-# Several workers of pytest-xdist (gw0, gw1, …) take turns at the ports, so that no two ask for the same.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-_PORTS = range(8270 + _WORKER, 8290, _WORKERS)
-_ports = itertools.cycle(_PORTS)
-
 
 def wait_for(condition: Callable[[], Value], what: str, deadline_s: float = DEADLINE_S) -> Value:
     """The first true value of ``condition``; the test fails where it does not come in time."""
@@ -57,20 +51,6 @@ def wait_for(condition: Callable[[], Value], what: str, deadline_s: float = DEAD
             pytest.fail(f"waited {deadline_s:g} s in vain for {what}")
         time.sleep(_POLL_S)
     return value
-
-
-def free_port() -> int:
-    """The next port of the tests' range that nobody listens on."""
-    for port in itertools.islice(_ports, len(_PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    pytest.fail("no port from 8270 to 8289 is free")
 
 
 def lives(pid: int) -> bool:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from ports import free_port
 from safetensors.numpy import save_file
 
 from specpanel.core.training.chain import Training, TrainingOutcome, TrainingPlan
@@ -24,13 +24,6 @@ FAKE_PYTHON = Path(__file__).parent / "bin" / "python"
 HIDDEN, LAYERS, VOCABULARY = 64, 4, 400
 
 Kind = TypeVar("Kind")
-
-
-def free_port() -> int:
-    """A port of the system's choice: a run takes it later, when others may have had the next one."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def write_target(folder: Path) -> Path:
