@@ -80,9 +80,10 @@ def swappable(specpanel: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
     target = tiny.write_target(folder / "target")
     a = tiny.write_eagle3(folder / "a", target)
     b = variant(a, folder / "b", wrong_answer)
+    port = free_port()
     run = with_fault(specpanel).run(
         *("run", "--model", str(target), "--drafter", "eagle3", "--draft-model", str(a)),
-        *("--k", "3", "--port", str(free_port()), "--requests", "1", "--keep-running", "--json"),
+        *("--k", "3", "--port", str(port), "--requests", "1", "--keep-running", "--json"),
         *("--no-record", "--set", "engine.swappable=true", "--set", "traffic.warmup=0"),
         *("--", "--worker-extension-cls", "failing_copy.FailingReload"),
         seconds=600,
