@@ -5,7 +5,6 @@ A run that was gone on with has ``events.ndjson``, ``events-2.ndjson`` and so on
 
 import json
 import os
-import string
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -128,7 +127,9 @@ def stage_began_unix(root: Path) -> float | None:
 
 
 # Lines drawn across a log, and the edges of frames, say nothing.
-_RULES = set(string.punctuation + " ") | {chr(code) for code in range(0x2500, 0x2580)}
+_RULES = set("-=_*~+#|.^ ") | {
+    chr(code) for code in range(0x2500, 0x2580)
+}  # what rules are drawn with
 
 
 def last_log_line(log: Path) -> str:

@@ -187,7 +187,7 @@ def test_a_failure_within_the_final_copy_is_rolled_back(swappable: Swappable) ->
     async def go() -> None:
         async with DrafterSwap(swappable.url) as drafter:
             prepared = await drafter._prepare(swappable.b)
-            (answer,) = await drafter._call("specpanel_fail_at_copy", "5")
+            (answer,) = await drafter._workers.call("specpanel_fail_at_copy", "5")
             assert answer["copies"] > 6
             await drafter._exchange(prepared[0]["digest"])
 
