@@ -19,7 +19,6 @@ from specpanel.core.lab.breakeven_plan import (
     found_so_far,
     pooled,
     step_points,
-    window,
 )
 from specpanel.core.lab.curve import (
     BreakevenFound,
@@ -144,7 +143,7 @@ class Breakeven:
         drafted: list[RequestRecord] = []
         traffic = self.plan_.traffic(load)
         for block in range(self.plan_.blocks):
-            prompts = window(self.plan_.prompts, block * load, load)
+            prompts = self.plan_.block(block, load)
             turn = block % len(settings)
             for k in (*settings[turn:], *settings[:turn]):
                 which = 1 if k is None else 0

@@ -14,6 +14,7 @@ from specpanel.core.speculation.contrast import STEP, Sums, contrast
 from specpanel.core.traffic.records import Prompt
 
 _FEWEST_TEXTS = 16
+_FEWEST_A_BLOCK = 4  # requests: one alone has too few steps to tell how long one takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,11 @@ class BreakevenPlan:
     rate: float = 0.7
     blocks: int = 6
     with_drafter: bool = True
+
+    def block(self, number: int, load: int) -> tuple[Prompt, ...]:
+        """The prompts of one block at a load: as many as run together, or a whole multiple of that."""
+        count = load * -(-_FEWEST_A_BLOCK // load)
+        return tuple(self.prompts[(number * count + n) % len(self.prompts)] for n in range(count))
 
     def traffic(self, concurrency: int) -> Traffic:
         """Greedy answers that are all as long as may be, this many at a time."""
@@ -128,11 +134,6 @@ def found_so_far(
         elapsed_s=elapsed_s,
         notes=tuple(notes),
     )
-
-
-def window(prompts: Sequence[Prompt], start: int, count: int) -> tuple[Prompt, ...]:
-    """``count`` prompts from ``start`` on, over and over."""
-    return tuple(prompts[(start + n) % len(prompts)] for n in range(count))
 
 
 def pooled(groups: Mapping[int, Sums]) -> Sums:

@@ -242,7 +242,7 @@ class Store:
         if name == LAST and every:
             return every[0]
         found = [one for one in every if one.id == name] or [
-            one for one in every if one.id.startswith(name)
+            one for one in every if name and one.id.startswith(name)
         ]
         if len(found) == 1:
             return found[0]

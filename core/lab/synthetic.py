@@ -12,7 +12,7 @@ from specpanel.core.engine.command import platform_of
 from specpanel.core.errors import ConfigurationError
 from specpanel.core.lab.arms import Arm
 from specpanel.core.lab.blocks import Cell, Tally, warmup_prompts
-from specpanel.core.lab.breakeven_plan import BreakevenPlan, found_so_far, step_points, window
+from specpanel.core.lab.breakeven_plan import BreakevenPlan, found_so_far, step_points
 from specpanel.core.lab.curve import (
     BreakevenFound,
     StepPoint,
@@ -108,7 +108,7 @@ class SyntheticBreakeven:
         k, traffic = int(server.arm.name), self.plan_.traffic(load)
         tally = self._tallies.setdefault((load, k), Tally())
         for block in range(self.plan_.blocks):
-            prompts = window(self.plan_.prompts, block * load, load)
+            prompts = self.plan_.block(block, load)
             done = await server.send(prompts, traffic, stop)
             tally.add(block, done)
             conditions = {"concurrency": load, "k": k, "group": block}

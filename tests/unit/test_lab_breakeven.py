@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from specpanel.core.lab.arms import launch_fingerprint
+from specpanel.core.lab.breakeven_plan import BreakevenPlan
 from specpanel.core.lab.curve import BreakevenFound, StepPoint, breakeven_conclusion
 from specpanel.core.lab.standing import NO_BASELINE, evidence_for, judged, required_now
 from specpanel.core.lab.store import DONE, Store
@@ -20,7 +21,7 @@ from specpanel.core.speculation.breakeven import (
     required_at,
 )
 from specpanel.core.speculation.contrast import STEP, Sums, contrast, sums_of
-from specpanel.core.traffic.records import RequestRecord
+from specpanel.core.traffic.records import Prompt, RequestRecord
 
 AROUND = {"platform": "cpu", "processor": "a", "devices": None, "vllm_version": "0.32.0"}
 LINE = [
@@ -29,6 +30,15 @@ LINE = [
     Required(16, 4, 2.2, Interval(2.2, 2.0, 2.5)),
     Required(16, 8, 3.0, None),
 ]
+
+
+def test_a_block_at_a_low_load_holds_enough_requests_and_blocks_follow_each_other() -> None:
+    prompts = tuple(Prompt(f"p{n}", "chat", "text") for n in range(16))
+    target = Profile.model_validate({"name": "p", "target": {"model": "/t"}})
+    plan = BreakevenPlan(profile=target, prompts=prompts)
+    assert [len(plan.block(0, load)) for load in (1, 2, 3, 4, 8)] == [4, 4, 6, 4, 8]
+    assert plan.block(0, 1) + plan.block(1, 1) == prompts[:8]
+    assert plan.block(4, 1) == prompts[:4], "over and over"
 
 
 def test_the_required_length_is_interpolated_between_measured_loads_and_nowhere_else() -> None:

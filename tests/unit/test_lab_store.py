@@ -142,6 +142,8 @@ def test_a_name_may_be_shortened_while_it_is_clear(tmp_path: Path) -> None:
             store.find("compare-")
         with pytest.raises(ConfigurationError, match="no result"):
             store.find("parity-")
+        with pytest.raises(ConfigurationError, match="no result"):
+            store.find("")
         assert {one.id for one in store.experiments("compare")} == {first, second}
         assert store.experiments("parity") == ()
 
