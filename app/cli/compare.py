@@ -45,7 +45,7 @@ def compare(
         int | None, typer.Option("--block", help="Prompts that are sent together.", min=1)
     ] = None,
     rounds: Annotated[
-        int, typer.Option("--rounds", help="Starts of each server, where they take turns.", min=1)
+        int, typer.Option("--rounds", help="Starts of each server: A B, then B A.", min=1)
     ] = 2,
     apart: Annotated[
         bool, typer.Option("--apart", help="One server at a time, even where memory would do.")

@@ -78,6 +78,8 @@ def _compare_lines(result: Table) -> Iterator[str]:
             yield row(found["figure"], contrast_text(found))
         for kind, figures in pairing["by_class"].items():
             yield row(f"  {one_line(kind, 20)}", contrast_text(figures[0]))
+        if len(starts := pairing.get("by_start", ())) > 1:
+            yield row("  in each start", "  ".join(f"{value:.3f} ×" for value in starts))
     for note in result["notes"]:
         yield row("note", one_line(note, 400))
 

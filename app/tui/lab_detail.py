@@ -208,6 +208,9 @@ def _compare(result: Table, width: int, glyphs: Glyphs) -> Iterator[Line]:
     for pairing in result["pairings"]:
         yield ((f" {clean(pairing['b'])} against {clean(pairing['a'])}", "brand"),)
         yield from _pairing(pairing, width, glyphs)
+        if len(starts := pairing.get("by_start", ())) > 1:
+            ratios = " · ".join(f"{value:.3f}" for value in starts)
+            yield from _fact("in each start", ratios, width, "muted")
         changes = ", ".join(
             f"{change['setting']} {change['before']} → {change['after']}"
             for change in pairing["differs"]

@@ -17,6 +17,7 @@ from specpanel.core.lab.events import BlockMeasured, LabListener
 from specpanel.core.lab.experiment import Ledger
 from specpanel.core.lab.findings import (
     CompareFound,
+    Side,
     arm_found,
     conclusion,
     notes_of,
@@ -39,7 +40,7 @@ class ComparePlan:
     """What to compare and when it is enough.
 
     ``block_prompts`` are sent together as one block, each side in turn. ``rounds`` is how often each
-    server is started where they cannot stand side by side: A B, then B A, and so on.
+    server is started: A B, then B A, and so on.
     """
 
     arms: tuple[Arm, ...]
@@ -59,6 +60,7 @@ class Comparison:
     kind: str = "compare"
     _ready: tuple[Ready, ...] = ()
     _tallies: dict[str, Tally] = field(default_factory=dict)
+    _starts: list[dict[str, Tally]] = field(default_factory=list)  # the same, start by start
     _runs: dict[str, int] = field(default_factory=dict)
     _began_s: float = 0.0
     _sent: int = 0  # blocks to each side
@@ -145,24 +147,50 @@ class Comparison:
     async def _side_by_side(
         self, blocks: Sequence[Sequence[Prompt]], ledger: Ledger, stop: Stop
     ) -> None:
-        async with AsyncExitStack() as stack:
-            up: list[Serving] = []
-            for ready in self._ready:
-                server = await stack.enter_async_context(serving(ready, self.tell, stop))
-                self._runs[ready.arm.name] = ledger.server(ready, server)
-                await self._warm(server, blocks, stop)
-                up.append(server)
-            self._began_s = time.monotonic()
-            while self._reason is None:
-                number = self._sent
-                self._passes = 1 + number // len(blocks)
-                group = number % len(blocks)
-                # Each side goes first equally often: what a block leaves behind hits all alike.
-                turn = number % len(up)
-                for server in (*up[turn:], *up[:turn]):
-                    await self._block(server, group, number, blocks[group], ledger, stop)
-                self._sent += 1
-                self._look(ledger)
+        """All servers at once, and again in the other order for each round, which gets its share of the work.
+
+        The clock stands still while servers start.
+        """
+        rounds = self.plan_.rounds
+        for number in range(rounds):
+            is_last = number == rounds - 1
+            rule = self.plan_.stopping.part((number + 1) / rounds)
+            waits_s = time.monotonic()
+            async with AsyncExitStack() as stack:
+                up: list[Serving] = []
+                for ready in self._order(number):
+                    server = await stack.enter_async_context(serving(ready, self.tell, stop))
+                    self._runs[ready.arm.name] = ledger.server(ready, server)
+                    await self._warm(server, blocks, stop)
+                    up.append(server)
+                self._began_s += time.monotonic() - waits_s
+                reason: Reason | None = None
+                while reason is None:
+                    await self._a_block_each(up, blocks, ledger, stop)
+                    reason = self._look(ledger, rule)
+            if is_last:
+                self._reason = reason
+
+    async def _a_block_each(
+        self,
+        up: Sequence[Serving],
+        blocks: Sequence[Sequence[Prompt]],
+        ledger: Ledger,
+        stop: Stop,
+    ) -> None:
+        number = self._sent
+        self._passes = 1 + number // len(blocks)
+        group = number % len(blocks)
+        # Each side goes first equally often: what a block leaves behind hits all alike.
+        turn = number % len(up)
+        for server in (*up[turn:], *up[:turn]):
+            await self._block(server, group, number, blocks[group], ledger, stop)
+        self._sent += 1
+
+    def _order(self, number: int) -> Sequence[Ready]:
+        """Begins a round: the servers in the order in which they are started."""
+        self._starts.append({arm.name: Tally() for arm in self.plan_.arms})
+        return self._ready if number % 2 == 0 else self._ready[::-1]
 
     async def _in_turn(
         self, blocks: Sequence[Sequence[Prompt]], ledger: Ledger, stop: Stop
@@ -178,8 +206,7 @@ class Comparison:
             a_round = blocks[: max(FEWEST, share)]
         for number in range(self.plan_.rounds):
             self._passes = number + 1
-            order = self._ready if number % 2 == 0 else self._ready[::-1]
-            for ready in order:
+            for ready in self._order(number):
                 async with serving(ready, self.tell, stop) as server:
                     self._runs[ready.arm.name] = ledger.server(ready, server)
                     await self._warm(server, blocks, stop)
@@ -187,8 +214,9 @@ class Comparison:
                         place = number * len(a_round) + group
                         await self._block(server, group, place, prompts, ledger, stop)
             self._sent += len(a_round)
-            self._look(ledger)
-            if self._reason in ("narrow enough", "out of time"):
+            self._reason = self._look(ledger, rule)
+            started_again = number > 0 or self.plan_.rounds == 1
+            if self._reason == "out of time" or (self._reason == "narrow enough" and started_again):
                 return
         self._reason = "out of requests"
 
@@ -214,10 +242,12 @@ class Comparison:
         name = server.arm.name
         self._spans.setdefault(name, []).append((began_s, time.monotonic()))
         self._tallies[name].add(group, done)
+        self._starts[-1][name].add(group, done)
         conditions = {"group": group, "concurrency": traffic.concurrency}
         ledger.block(self._runs[name], number, conditions, done.records)
 
-    def _look(self, ledger: Ledger) -> None:
+    def _look(self, ledger: Ledger, rule: Stopping) -> Reason | None:
+        """Tells how far it is; why it is enough by ``rule``."""
         reference, *others = self.plan_.arms
         broken = self._broken()
         before = self._tallies[reference.name].whole(broken)
@@ -231,7 +261,7 @@ class Comparison:
         measured = BlockMeasured(self._sent, elapsed_s, ratios, widths)
         self.tell(measured)
         ledger.told(measured)
-        self._reason = self.plan_.stopping.reason(
+        return rule.reason(
             widths.values(), len(before), elapsed_s, self._sent * self._block_prompts
         )
 
@@ -248,7 +278,6 @@ class Comparison:
         arms = self.plan_.arms
         reference, broken = arms[0], self._broken()
         whole = {name: tally.whole(broken) for name, tally in self._tallies.items()}
-        classes = {name: tally.by_class(broken) for name, tally in self._tallies.items()}
         devices = arms[0].profile.engine.tensor_parallel_size
         return CompareFound(
             arms=tuple(
@@ -260,16 +289,11 @@ class Comparison:
                 for tally in (self._tallies[arm.name],)
             ),
             pairings=tuple(
-                pairing(
-                    reference,
-                    arm,
-                    (whole[reference.name], whole[arm.name]),
-                    (classes[reference.name], classes[arm.name]),
-                    self.seed,
-                )
+                pairing(reference, arm, (self._side(reference), self._side(arm)), broken, self.seed)
                 for arm in arms[1:]
             ),
             blocks=self._sent,
+            starts=len(self._starts),
             block_prompts=self._block_prompts,
             passes=self._passes,
             concurrency=reference.profile.traffic.concurrency,
@@ -280,9 +304,13 @@ class Comparison:
                 len(whole[reference.name]),
                 self._passes,
                 sum(tally.failed for tally in self._tallies.values()),
+                starts=len(self._starts),
                 in_turn=self._arrangement == IN_TURN,
             ),
         )
+
+    def _side(self, arm: Arm) -> Side:
+        return Side(self._tallies[arm.name], [start[arm.name] for start in self._starts])
 
     def conclusion(self) -> str:
         found = self.found()

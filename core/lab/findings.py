@@ -1,9 +1,10 @@
 """What a comparison found, as records that can be shown and stored. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from specpanel.core.lab.arms import Arm, what_differs
+from specpanel.core.lab.blocks import Cell, Tally
 from specpanel.core.session.switching import Change
 from specpanel.core.speculation.contrast import (
     FIGURES,
@@ -12,6 +13,7 @@ from specpanel.core.speculation.contrast import (
     TTFT,
     Contrast,
     Sums,
+    by_start,
     contrast,
 )
 from specpanel.core.speculation.cost import Cost, PowerFound, cost_of
@@ -40,7 +42,10 @@ class ArmFound:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """``b`` against ``a``, in every figure, and by class of prompt."""
+    """``b`` against ``a``, in every figure, and by class of prompt.
+
+    ``by_start``: the ratio of times per output token that each start of the servers found by itself.
+    """
 
     a: str
     b: str
@@ -49,6 +54,7 @@ class Pairing:
     by_class: dict[str, tuple[Contrast, ...]]
     word: Word | None  # a verdict on speculation where ``a`` drafts nothing and ``b`` does
     sentence: str
+    by_start: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class CompareFound:
     arms: tuple[ArmFound, ...]
     pairings: tuple[Pairing, ...]
     blocks: int
+    starts: int  # of each server
     block_prompts: int
     passes: int
     concurrency: int
@@ -68,20 +75,45 @@ class CompareFound:
 
 
 Measured = Mapping[int, Sums]
-ByClass = Mapping[str, Measured]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side did in all its blocks, and start by start of its server."""
+
+    tally: Tally
+    starts: Sequence[Tally]
 
 
 def pairing(
-    a: Arm, b: Arm, whole: tuple[Measured, Measured], classes: tuple[ByClass, ByClass], seed: int
+    a: Arm, b: Arm, sides: tuple[Side, Side], broken: Collection[Cell], seed: int
 ) -> Pairing:
-    """``b`` against ``a`` from what both did in the same blocks."""
-    overall = tuple(contrast(figure, *whole, seed=seed) for figure in FIGURES)
-    shared = sorted(classes[0].keys() & classes[1].keys())
+    """``b`` against ``a`` from what both did in the same blocks, without what is ``broken``."""
+    whole = tuple(side.tally.whole(broken) for side in sides)
+    starts = [
+        (one.whole(broken), other.whole(broken))
+        for one, other in zip(sides[0].starts, sides[1].starts, strict=True)
+    ]
+    overall = tuple(
+        contrast(figure, whole[0], whole[1], starts=starts, seed=seed) for figure in FIGURES
+    )
+    classes = [side.tally.by_class(broken) for side in sides]
+    classes_by_start = [
+        (one.by_class(broken), other.by_class(broken))
+        for one, other in zip(sides[0].starts, sides[1].starts, strict=True)
+    ]
     by_class = {
         kind: tuple(
-            contrast(figure, classes[0][kind], classes[1][kind], seed=seed) for figure in _BY_CLASS
+            contrast(
+                *(figure, classes[0][kind], classes[1][kind]),
+                starts=[
+                    (one.get(kind, {}), other.get(kind, {})) for one, other in classes_by_start
+                ],
+                seed=seed,
+            )
+            for figure in _BY_CLASS
         )
-        for kind in shared
+        for kind in sorted(classes[0].keys() & classes[1].keys())
     }
     judged = a.profile.drafter.method == "none" != b.profile.drafter.method
     return Pairing(
@@ -92,6 +124,7 @@ def pairing(
         by_class=by_class,
         word=_word(overall[0]) if judged else None,
         sentence=sentence(a.name, b.name, overall[0]),
+        by_start=by_start(TPOT, starts),
     )
 
 
@@ -144,20 +177,23 @@ def conclusion(pairings: Sequence[Pairing]) -> str:
     return "; ".join(one.sentence for one in pairings) or "nothing was compared"
 
 
-def notes_of(groups: int, passes: int, failed: int, *, in_turn: bool) -> tuple[str, ...]:
-    """What a reader of the intervals should know."""
+def notes_of(
+    groups: int, passes: int, failed: int, *, starts: int, in_turn: bool
+) -> tuple[str, ...]:
+    """What a reader of the intervals should know; ``starts`` of each server."""
     found: list[str] = []
     if groups < FEWEST:
         found.append(f"only {groups} blocks were measured on all sides; an interval needs {FEWEST}")
-    if passes > 1:
+    if passes > 1 and not in_turn:
         found.append(
             f"prompts were sent {passes} times: from the second time on their beginnings may lie in "
             "the prefix cache, so times to first token mix both"
         )
-    if in_turn:
+    if starts < 2:
+        how = "one after the other and were" if in_turn else "side by side and were"
         found.append(
-            f"the servers ran one after the other, {passes} times: how the machine changed between two "
-            "starts is not in the intervals"
+            f"the servers ran {how} started once: by how much two starts of one configuration differ is "
+            "not in the intervals (--rounds 2 starts them again)"
         )
     if failed:
         found.append(f"{failed} requests failed: their prompts are left out on every side")

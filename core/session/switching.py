@@ -13,6 +13,7 @@ from specpanel.core.session.preparing import look_ahead
 from specpanel.core.settings.profile import Profile
 
 _ABSENT: tuple[object, ...] = (None, "", [], {})
+_NONE = "–"  # what a side that lacks a setting shows
 _NO_RESTART = ("traffic.", "description", "name")
 
 
@@ -74,14 +75,19 @@ def plan_adoption(before: Profile | None, record: ServerRecord) -> SwitchPlan:
 
 
 def differences(before: Profile | None, after: Profile) -> tuple[Change, ...]:
-    """Settings that differ, in the order of the profile; an empty text, list or table is an absent one."""
+    """Settings that differ, in the order of the profile.
+
+    An empty text, list or table is an absent one, and so is a switch that is off where the other side has
+    no such switch: drafters differ in what can be set of them.
+    """
     old = {} if before is None else _flat(before)
     new = _flat(after)
     names = [*new, *(name for name in old if name not in new)]
+    found = (Change(name, old.get(name, _NONE), new.get(name, _NONE)) for name in names)
     return tuple(
-        Change(name, old.get(name, "–"), new.get(name, "–"))
-        for name in names
-        if old.get(name) != new.get(name)
+        change
+        for change in found
+        if change.before != change.after and {change.before, change.after} != {_NONE, "no"}
     )
 
 

@@ -137,10 +137,25 @@ def columns(figure: _Figure, a: Groups, b: Groups) -> tuple[Sequence[float], ...
     )
 
 
+Starts = Sequence[tuple[Groups, Groups]]
+"""What both sides did, start by start of their servers, in order."""
+
+
 def contrast(
-    figure: _Figure, a: Groups, b: Groups, *, resamples: int = RESAMPLES, seed: int = 0
+    figure: _Figure,
+    a: Groups,
+    b: Groups,
+    *,
+    starts: Starts = (),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Contrast:
-    """``b`` against ``a`` in one figure, over the groups that both have."""
+    """``b`` against ``a`` in one figure, over the groups that both have.
+
+    ``starts``: where the servers were started several times, the interval reaches over what every start
+    found by itself. Two starts of one configuration differ (where their memory lies, what the machine had
+    before), and resampled groups know nothing of that.
+    """
     cells = columns(figure, a, b)
     groups = len(cells[0])
     totals = tuple(sum(cell) for cell in cells)
@@ -161,6 +176,8 @@ def contrast(
         )
         if interval is None:
             absent = f"{groups} blocks give no interval, {FEWEST} do"
+        else:
+            interval = _over(interval, by_start(figure, starts))
     return Contrast(
         figure=figure.name,
         unit=figure.unit,
@@ -173,6 +190,28 @@ def contrast(
         groups=groups,
         shown=_shown(interval, 0.0 if figure.is_difference else 1.0, figure.lower_is_better),
         absent=absent,
+    )
+
+
+def by_start(figure: _Figure, starts: Starts) -> tuple[float, ...]:
+    """What each start found by itself; without those that measured less than half of their share."""
+    shared = [len(a.keys() & b.keys()) for a, b in starts]
+    fair = sum(shared) / (2 * len(starts)) if starts else 0.0
+    statistic = _difference(figure) if figure.is_difference else _quotient
+    found = (
+        statistic(tuple(sum(cell) for cell in columns(figure, a, b)))
+        for (a, b), groups in zip(starts, shared, strict=True)
+        if groups >= max(2.0, fair)
+    )
+    return tuple(value for value in found if value is not None)
+
+
+def _over(interval: Interval, values: Sequence[float]) -> Interval:
+    """``interval``, reaching over ``values``."""
+    return (
+        Interval(interval.estimate, min(interval.low, *values), max(interval.high, *values))
+        if values
+        else interval
     )
 
 

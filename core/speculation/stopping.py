@@ -5,6 +5,7 @@ The rule looks at how wide an interval is, never at which side of equality it li
 twenty.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +24,18 @@ class Stopping:
     fewest_groups: int = 12
     budget_s: float | None = None
     requests: int | None = None
+
+    def part(self, share: float) -> "Stopping":
+        """The rule of the first ``share`` of the work: what is enough then reaches this rule in the end.
+
+        An interval narrows with the root of what was measured.
+        """
+        return Stopping(
+            precision=self.precision / math.sqrt(share),
+            fewest_groups=math.ceil(self.fewest_groups * share),
+            budget_s=None if self.budget_s is None else self.budget_s * share,
+            requests=None if self.requests is None else math.ceil(self.requests * share),
+        )
 
     def reason(
         self, half_widths: Iterable[float | None], groups: int, elapsed_s: float, requests: int

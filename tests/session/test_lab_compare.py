@@ -76,7 +76,11 @@ def test_compare_tells_which_is_faster_and_keeps_it(bench: Workbench, arrangemen
     assert plain["cost"]["rejected_tokens_per_s"] is None
     assert drafted["cost"]["rejected_tokens_per_s"] > 0
     assert drafted["cost"]["joules_per_1000_tokens"] is None
-    assert len(panel.of_kind("launched")) == (2 if arrangement == "side by side" else 4)
+    assert result["starts"] == 2
+    assert len(panel.of_kind("launched")) == 4
+    low, high = tpot["interval"]["low"], tpot["interval"]["high"]
+    assert pairing["by_start"]
+    assert all(low <= ratio <= high for ratio in pairing["by_start"])
 
     with Store() as store:
         found = store.find(ended["id"])

@@ -34,36 +34,58 @@ def block(draw: random.Random, base_ms: float, speed: float, prompts: list[float
     return found
 
 
-def experiment(seed: int, truth: float) -> Contrast:
+Blocks = dict[int, Sums]
+
+
+def experiment(
+    seed: int, truth: float, *, rounds: int = 1, luck: float = 0.0, order: float = 0.0
+) -> Contrast:
     """A comparison as it is run: blocks in turn on a machine that drifts, until the rule says stop.
 
     ``truth`` is the ratio of pooled times per token. The drafter's gain differs by prompt, as
-    acceptance does, and its mean over prompts is ``truth``.
+    acceptance does, and its mean over prompts is ``truth``. Servers are started ``rounds`` times, in
+    turned order; each start has its ``luck`` (a standard deviation), and the second to be started is
+    slower by ``order``, both as logarithms.
     """
     draw = random.Random(seed)
-    rule = Stopping(precision=0.06, requests=BLOCKS_LIMIT * PROMPTS)
-    plain: dict[int, Sums] = {}
-    treated: dict[int, Sums] = {}
+    whole = Stopping(precision=0.06, requests=BLOCKS_LIMIT * PROMPTS)
+    plain: Blocks = {}
+    treated: Blocks = {}
+    starts: list[tuple[Blocks, Blocks]] = []
     drift = 0.0
     for number in range(BLOCKS_LIMIT):
+        if not starts or (
+            len(starts) < rounds
+            and whole.part(len(starts) / rounds).reason(
+                [half_width(plain, treated)], number, 0.0, number * PROMPTS
+            )
+        ):
+            starts.append(({}, {}))
+            turned = len(starts) % 2 == 0
+            base_luck = math.exp(draw.gauss(0, luck) + order * turned)
+            treated_luck = math.exp(draw.gauss(0, luck) + order * (not turned))
         drift = 0.8 * drift + draw.gauss(0, 0.10)  # hits both sides of a block alike
         base = 100 * math.exp(drift)
         costs = [math.exp(draw.gauss(0, 0.1)) for _ in range(PROMPTS)]
         gains = [math.exp(draw.gauss(-(0.15**2) / 2, 0.15)) for _ in costs]
         sides = {
-            "plain": (plain, 1.0, costs),
+            "plain": (plain, base_luck, costs),
             "treated": (
                 treated,
-                truth,
+                truth * treated_luck,
                 [cost * gain for cost, gain in zip(costs, gains, strict=True)],
             ),
         }
         for side in ("plain", "treated") if number % 2 else ("treated", "plain"):
             into, speed, prompts = sides[side]
             into[number] = block(draw, base, speed, prompts)
-        if rule.reason([half_width(plain, treated)], number + 1, 0.0, (number + 1) * PROMPTS):
+            starts[-1][side == "treated"][number] = into[number]
+        if len(starts) == rounds and whole.reason(
+            [half_width(plain, treated)], number + 1, 0.0, (number + 1) * PROMPTS
+        ):
             break
-    return contrast(TPOT, plain, treated, resamples=RESAMPLES)
+    told = starts if rounds > 1 else ()
+    return contrast(TPOT, plain, treated, starts=told, resamples=RESAMPLES)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +109,44 @@ def test_a_against_a_shows_no_difference_in_94_of_100_cases(equal: list[Contrast
     assert silent / len(equal) >= 0.94, silent / len(equal)
 
 
+def test_servers_that_are_started_again_in_turned_order_hide_which_was_first() -> None:
+    """With one start each, a place in the order that costs 5 % is taken for a difference."""
+    once = [experiment(seed, 1.0, order=0.05).shown for seed in range(150)]
+    again = [experiment(seed, 1.0, rounds=2, order=0.05).shown for seed in range(150)]
+    assert once.count("no difference shown") / len(once) < 0.75
+    assert again.count("no difference shown") / len(again) >= 0.94
+
+
+def test_the_luck_of_a_start_is_told_more_often_the_more_starts_there_are() -> None:
+    silent = [
+        sum(
+            experiment(seed, 1.0, rounds=rounds, luck=0.03).shown == "no difference shown"
+            for seed in range(150)
+        )
+        for rounds in (1, 2, 3)
+    ]
+    assert silent[0] < silent[1] <= silent[2]
+
+
+def test_a_start_that_hardly_measured_widens_nothing() -> None:
+    def side(ratio: float, groups: range) -> Blocks:
+        return {n: Sums(decode_ms=100 * ratio + n, decode_tokens=10, steps=10) for n in groups}
+
+    long, short = range(10), range(10, 12)
+    before = side(1.0, long) | side(1.0, short)
+    after = side(0.9, long) | side(2.0, short)
+    alone = contrast(TPOT, before, after)
+    starts = [(side(1.0, long), side(0.9, long)), (side(1.0, short), side(2.0, short))]
+    assert contrast(TPOT, before, after, starts=starts).interval == alone.interval
+    halves = [
+        (side(1.0, range(6)), side(0.5, range(6))),
+        (side(1.0, range(6, 12)), side(2.0, range(6, 12))),
+    ]
+    wide = contrast(TPOT, before, after, starts=halves).interval
+    assert wide is not None
+    assert (wide.low, wide.high) == pytest.approx((0.51, 1.92), abs=0.01)
+
+
 def test_a_tenth_is_found_with_the_right_sign() -> None:
     shown = [experiment(seed, 0.9).shown for seed in range(60)]
     assert shown.count("worse") == 0
@@ -103,6 +163,12 @@ def test_students_quantiles_are_those_of_the_tables(degrees: int, value: float) 
 
 def test_few_units_give_no_interval_rather_than_a_narrow_one() -> None:
     assert resampled_interval([[1.0] * 4, [2.0] * 4], lambda sums: sums[0] / sums[1]) is None
+
+
+def test_a_part_of_the_rule_is_enough_for_the_whole_in_the_end() -> None:
+    half = Stopping(precision=0.05, fewest_groups=13, budget_s=600, requests=101).part(0.5)
+    assert half == Stopping(pytest.approx(0.0707, abs=1e-4), 7, 300, 51)
+    assert Stopping().part(1.0) == Stopping()
 
 
 def test_a_width_that_is_not_known_never_stops_an_experiment() -> None:

@@ -26,3 +26,14 @@ def test_a_table_that_is_filled_is_a_change_from_nothing() -> None:
     [change] = differences(before, after)
     assert (change.setting, change.before) == ("drafter.k_by_batch_size", "–")
     assert change.after
+
+
+def test_a_switch_that_the_other_drafter_lacks_is_a_change_only_where_it_is_on() -> None:
+    plain = profile(method="none")
+    drafting = {"method": "draft_model", "k": 3, "model": "/d"}
+    names = {change.setting for change in differences(plain, profile(**drafting))}
+    assert names == {"drafter.method", "drafter.model", "drafter.k"}
+    on = differences(plain, profile(**drafting, use_heterogeneous_vocab=True))
+    assert Change("drafter.use_heterogeneous_vocab", "–", "yes") in on
+    off = differences(profile(**drafting, use_heterogeneous_vocab=True), profile(**drafting))
+    assert off == (Change("drafter.use_heterogeneous_vocab", "yes", "no"),)
