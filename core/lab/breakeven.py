@@ -101,6 +101,11 @@ class Breakeven:
             self._notes.append(
                 "the drafter itself was not measured: memory for two servers is not certain"
             )
+        if len(self._ready) > 1:
+            self._notes.append(
+                "the drafter itself ran in a server of its own, started once: some per cent of its ratio "
+                "may be that start's (specpanel compare starts each side twice)"
+            )
         if self._ready[0].need_bytes is None:
             self._notes.append(
                 "the proposer switches asynchronous scheduling off, for plain decoding as well: "
