@@ -1,6 +1,6 @@
 """What watching costs: reading metrics and devices, many servers, recordings, and the server that is watched.
 
-    python scripts/bench.py [--quick] [--no-served]      (make bench)
+    python scripts/bench.py [--quick] [--no-served | --only-served]      (make bench)
 
 Writes its section of docs/measurements.md and prints it. Every figure is the median of repeated runs with
 the lowest and the highest. CPU is that of a process, in per cent of one core.
@@ -227,26 +227,14 @@ def scrape_rows(port: int, times: int) -> Iterator[Row]:
         yield Row(f"scraping and reading {engines} engine(s)", values, "{:.2f} ms")
 
 
-def main() -> int:
-    if sys.argv[1:2] == ["--watching"]:
-        _watching_child(sys.argv[2:])
-        return 0
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--seconds", type=float, help="of each run")
-    parser.add_argument("--no-served", action="store_true", help="start no real vLLM")
-    parser.add_argument("--port", type=int, default=20690)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "measurements.md")
-    chosen = parser.parse_args()
-    rounds, seconds = (1, 6.0) if chosen.quick else (3, 20.0)
-    rounds, seconds = chosen.rounds or rounds, chosen.seconds or seconds
+def headless_section(out: Path, port: int, rounds: int, seconds: float) -> None:
+    """Measure everything that needs no real server, into the page and onto the screen."""
     host = machine()
     rows: list[Row] = [Row("specpanel --help", cold_starts(5), "{:.2f} s of CPU")]
     parts: list[tuple[str, Callable[[], Iterator[Row]]]] = [
-        ("scrapes", lambda: scrape_rows(chosen.port, 20)),
+        ("scrapes", lambda: scrape_rows(port, 20)),
         ("devices", lambda: device_rows(seconds, rounds)),
-        ("servers", lambda: server_rows(chosen.port, rounds, seconds)),
+        ("servers", lambda: server_rows(port, rounds, seconds)),
     ]
     for name, part in parts:
         sys.stderr.write(f"{name}\n")
@@ -261,10 +249,29 @@ def main() -> int:
         "|---|---|---|---|",
         *(row.text() for row in rows),
     ]
-    put_section(chosen.out, "headless", "scripts/bench.py", "\n".join(lines))
+    put_section(out, "headless", "scripts/bench.py", "\n".join(lines))
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--watching"]:
+        _watching_child(sys.argv[2:])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter runs")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of each run")
+    parser.add_argument("--no-served", action="store_true", help="start no real vLLM")
+    parser.add_argument("--only-served", action="store_true", help="measure that alone")
+    parser.add_argument("--port", type=int, default=20690)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "measurements.md")
+    chosen = parser.parse_args()
+    rounds, seconds = (1, 6.0) if chosen.quick else (3, 20.0)
+    rounds, seconds = chosen.rounds or rounds, chosen.seconds or seconds
+    if not chosen.only_served:
+        headless_section(chosen.out, chosen.port, rounds, seconds)
     if not chosen.no_served:
-        text = served_section(blocks=4 if chosen.quick else 12)
+        text = served_section(units=8 if chosen.quick else 60)
         put_section(chosen.out, "served", "scripts/bench.py", text)
         sys.stdout.write(text)
     return 0
