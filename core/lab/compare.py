@@ -306,6 +306,7 @@ class Comparison:
                 sum(tally.failed for tally in self._tallies.values()),
                 starts=len(self._starts),
                 in_turn=self._arrangement == IN_TURN,
+                remembers=any(arm.profile.drafter.method == "suffix" for arm in arms),
             ),
         )
 

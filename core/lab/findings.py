@@ -178,9 +178,14 @@ def conclusion(pairings: Sequence[Pairing]) -> str:
 
 
 def notes_of(
-    groups: int, passes: int, failed: int, *, starts: int, in_turn: bool
+    groups: int, passes: int, failed: int, *, starts: int, in_turn: bool, remembers: bool
 ) -> tuple[str, ...]:
-    """What a reader of the intervals should know; ``starts`` of each server."""
+    """What a reader of the intervals should know.
+
+    Args:
+        starts: of each server.
+        remembers: whether one of the drafters drafts from answers that its server gave before.
+    """
     found: list[str] = []
     if groups < FEWEST:
         found.append(f"only {groups} blocks were measured on all sides; an interval needs {FEWEST}")
@@ -188,6 +193,11 @@ def notes_of(
         found.append(
             f"prompts were sent {passes} times: from the second time on their beginnings may lie in "
             "the prefix cache, so times to first token mix both"
+        )
+    if passes > 1 and remembers and not in_turn:
+        found.append(
+            "the suffix drafter remembers the answers that its server gave: prompts that were sent again "
+            "are drafted better than new ones would be"
         )
     if starts < 2:
         how = "one after the other and were" if in_turn else "side by side and were"
