@@ -79,8 +79,12 @@ class ExtractionStage:
                 probed = found
                 try:
                     await self._fetch(place, server, rows, missing, len(layers.written), hidden)
-                except ServerUnreachableError:
-                    await _give_time_to_end(server)
+                except SpecpanelError as error:
+                    if isinstance(error, ServerUnreachableError):
+                        await _give_time_to_end(server)
+                    elif not server.died:
+                        raise
+                    # One that died may have answered, and never written what it named.
                     if not server.died or starts > place.recipe.extraction.restarts:
                         raise server.failure() if server.died else _gone() from None
                     place.emit(Note("the extraction server died; it is started once more"))

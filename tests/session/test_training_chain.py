@@ -14,6 +14,7 @@ from fakes.training.workshop import HIDDEN, LAYERS, Told, Workshop
 from specpanel.core.errors import ExitCode
 from specpanel.core.session.events import FindingMade, Launched, Note
 from specpanel.core.traffic.prompts import read_prompts
+from specpanel.core.training import target_client
 from specpanel.core.training.events import (
     CheckpointKept,
     LoaderKnown,
@@ -273,12 +274,14 @@ async def test_an_extraction_server_that_dies_is_started_once_more(
     assert "started once more" in notes(told)
 
 
+@pytest.mark.parametrize("when", ["die_after", "die_writing"])
 async def test_offline_a_server_that_dies_is_started_once_more_and_nothing_is_fetched_twice(
-    shop: Workshop, tmp_path: Path
+    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
+    monkeypatch.setattr(target_client, "_LOCK_WAIT_S", 2.0)
     shop.set("extraction", mode="offline", concurrency=2)
     await shop.run("data")
-    shop.behave("FAKE_STATES", die_after=12, died=str(tmp_path / "died"))
+    shop.behave("FAKE_STATES", **{when: 12}, died=str(tmp_path / "died"))
     told = await shop.run("extraction", resume=True)
     assert error(told) == "None"
     assert len(told.of(Launched)) == 2
@@ -292,7 +295,7 @@ async def test_a_server_that_dies_for_good_stops_with_everything_saved(shop: Wor
     told = await shop.run("extraction", resume=True)
     assert told.outcome is not None
     assert told.outcome.error is not None
-    assert len(told.of(Launched)) == 2
+    assert len(told.of(Launched)) == 2, told.outcome.error
     assert list(shop.folder.states.glob("hs_*.safetensors"))
 
 

@@ -5,7 +5,8 @@ folder's name how many tokens each step accepts (``accepts``), which cannot be s
 ``words``), and which cannot be swapped in (``refuses``).
 
 Behaves as the JSON object in FAKE_STATES says: ``layers`` and ``hidden`` of the states, ``nan``, ``shift``
-(other tokens), ``refuse`` (every n-th chat), ``die_after`` (requests; once, if ``died`` names a file).
+(other tokens), ``refuse`` (every n-th chat), ``die_after`` (requests; once, if ``died`` names a file),
+``die_writing`` (the same, with an answer whose file is never written).
 """
 
 import argparse
@@ -44,6 +45,16 @@ def arguments() -> dict[str, Any]:
 
 ARGS = arguments()
 DRAFTER = Worker(0, folder=str((ARGS["speculative_config"] or {}).get("model")))
+
+
+def is_to_die() -> bool:
+    """Whether this server is the one that dies: the first, where ``died`` names a file to remember that."""
+    if not SCRIPT.get("died"):
+        return True
+    died = Path(SCRIPT["died"])
+    first = not died.exists()
+    died.touch()
+    return first
 
 
 def write_states(path: Path, ids: list[int]) -> None:
@@ -95,12 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size) or b"{}")
         number = next(REQUESTS)
-        if number == SCRIPT.get("die_after"):
-            died = Path(SCRIPT["died"]) if SCRIPT.get("died") else None
-            if died is None or not died.exists():
-                if died is not None:
-                    died.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+        if number == SCRIPT.get("die_after") and is_to_die():
+            os.kill(os.getpid(), signal.SIGKILL)
         developer = os.environ.get("VLLM_SERVER_DEV_MODE") == "1"
         if developer and self.path in ("/pause?mode=keep", "/resume"):
             self._json(200, {})
@@ -173,6 +180,9 @@ class Handler(BaseHTTPRequestHandler):
         self._json(
             200, {"choices": [choice], "kv_transfer_params": {"hidden_states_path": str(path)}}
         )
+        if number == SCRIPT.get("die_writing") and is_to_die():
+            self.wfile.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
         writer.start()
 
     def _json(self, status: int, content: dict[str, Any]) -> None:
