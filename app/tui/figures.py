@@ -315,9 +315,9 @@ def trouble(frame: "Frame | None") -> tuple[str, str] | None:
         case "degraded":
             return "warn", "The server is degraded" + (f": {detail}" if detail else "")
         case "starting":
-            phase = clean(server.phase or "starting")
+            phase = f", {clean(server.phase)}" if server.phase else ""
             took = f" {server.phase_s:.0f} s" if server.phase_s is not None else ""
-            return "warn", f"Starting, {phase}{took}" + (f": {detail}" if detail else "")
+            return "warn", f"Starting{phase}{took}" + (f": {detail}" if detail else "")
         case "stopped":
             return "muted", "The server is stopped" + (f": {detail}" if detail else "")
     if scrape.state == "failing":

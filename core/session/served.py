@@ -20,6 +20,7 @@ from specpanel.core.session.interruption import InterruptedRunError
 if TYPE_CHECKING:  # what starts a server is loaded when one is started
     from specpanel.core.engine.registry import ServerRecord
     from specpanel.core.session.launch import Launch
+    from specpanel.core.session.start_elsewhere import StartElsewhere
     from specpanel.core.settings.profile import Profile
 
 LOOK_S = 0.25
@@ -28,12 +29,16 @@ _DRAIN_S = 20.0
 
 @dataclass(slots=True)
 class Served:
-    """A server on the desk. ``record`` is None where someone else started it; ``launch`` unless we did."""
+    """A server on the desk. ``record`` is None where someone else started it; ``launch`` unless we did.
+
+    ``elsewhere`` follows a start that another process of specpanel's may still be in.
+    """
 
     facts: ServerFacts
     profile: "Profile | None" = None
     record: "ServerRecord | None" = None
     launch: "Launch | None" = None
+    elsewhere: "StartElsewhere | None" = None
     explanation: Explanation | None = None  # what it chose, once it is ready
 
     @property
@@ -62,6 +67,8 @@ class Served:
             facts.detail = _end_of(self.record)
             facts.exit_code = -1
             facts.ended.set()
+        elif self.elsewhere is not None:
+            self.elsewhere.describe(facts)
 
     async def keep_looking(self) -> None:
         """Look four times a second, until cancelled; of someone else's server there is nothing to see."""
@@ -76,7 +83,9 @@ class Served:
 
 
 def served_record(record: "ServerRecord") -> Served:
-    """A server that another process of specpanel's started."""
+    """A server that another process of specpanel's started, and may be starting still."""
+    from specpanel.core.session.start_elsewhere import StartElsewhere
+
     facts = ServerFacts(
         url=record.url,
         name=record.name,
@@ -86,7 +95,9 @@ def served_record(record: "ServerRecord") -> Served:
         pid=record.pid,
         started_unix=record.started_unix,
     )
-    return Served(facts, record.settings, record)
+    elsewhere = StartElsewhere(record)
+    elsewhere.describe(facts)
+    return Served(facts, record.settings, record, elsewhere=elsewhere)
 
 
 async def start_served(

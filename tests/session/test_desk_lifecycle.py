@@ -268,8 +268,13 @@ async def test_leaving_in_the_middle_of_a_start_leaves_the_start_going(
     (record,) = running_servers()
     async with table_of(bench, tmp_path / "next") as table:
         table.desk.adopt(record)
+        await table.frame_of("bench", "starting")
+        assert table.desk.feed.latest is not None
+        assert table.desk.feed.latest.server.phase == "weights"
         gate.touch()
         await table.frame_of("bench")
+        assert table.desk.feed.latest.server.phase is None
+        assert "unreachable" not in {frame.server.state for frame in table.frames}
     bench.assert_nothing_left()
 
 
