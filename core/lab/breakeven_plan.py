@@ -15,6 +15,7 @@ from specpanel.core.traffic.records import Prompt
 
 _FEWEST_TEXTS = 16
 _FEWEST_A_BLOCK = 4  # requests: one alone has too few steps to tell how long one takes
+_FEWEST_ROUNDS = 2  # and at a high load one round is over before the machine has settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class BreakevenPlan:
     with_drafter: bool = True
 
     def block(self, number: int, load: int) -> tuple[Prompt, ...]:
-        """The prompts of one block at a load: as many as run together, or a whole multiple of that."""
-        count = load * -(-_FEWEST_A_BLOCK // load)
+        """The prompts of one block at a load: a whole multiple of as many as run together."""
+        count = load * max(_FEWEST_ROUNDS, -(-_FEWEST_A_BLOCK // load))
         return tuple(self.prompts[(number * count + n) % len(self.prompts)] for n in range(count))
 
     def traffic(self, concurrency: int) -> Traffic:

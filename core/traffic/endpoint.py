@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +28,8 @@ LOOK_TIMEOUT_S = 10.0
 DRAIN_TIMEOUT_S = 1.0
 # Below the 5 s after which uvicorn closes an idle connection: a request must not meet that moment.
 KEEPALIVE_S = 2.0
+# Connections that the server had closed by then; each one found is gone, so this many are never met.
+_MOST_STALE = 16
 ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
 PLAIN_BODY_LIMIT_BYTES = 1024 * 1024
 
@@ -198,8 +200,27 @@ class Endpoint:
             self.extras_refused = True
 
     async def _follow(self, body: dict[str, Any], answer: Answer) -> None:
+        """Once more over another connection where the server closed a kept one as we used it.
+
+        Such a moment is nobody's failure, and no part of the latency: the clock starts with the last.
+        """
+        for _ in range(_MOST_STALE):
+            wire = _Wire()
+            try:
+                await self._follow_over(wire, body, answer)
+                return
+            except _NoAnswerError:
+                if not wire.was_stale:
+                    raise
+            answer.sent_s = time.monotonic()
+        raise _NoAnswerError("the server closes every connection that is used again")
+
+    async def _follow_over(self, wire: "_Wire", body: dict[str, Any], answer: Answer) -> None:
+        asked = self._client.stream(
+            "POST", "v1/chat/completions", json=body, extensions={"trace": wire.take}
+        )
         try:
-            async with self._client.stream("POST", "v1/chat/completions", json=body) as response:
+            async with asked as response:
                 if response.status_code != 200:
                     raise _NoAnswerError(
                         refusal(
@@ -280,6 +301,25 @@ class Endpoint:
         if reason is None:
             return None
         return without_secrets(reason if self._key is None else reason.replace(self._key, "…"))
+
+
+class _Wire:
+    """What httpx tells of the connection that one exchange went over."""
+
+    def __init__(self) -> None:
+        self._is_new = False
+        self._answered = False
+
+    @property
+    def was_stale(self) -> bool:
+        """Whether a connection of an earlier exchange ended before it brought any answer to this one."""
+        return not self._is_new and not self._answered
+
+    async def take(self, event: str, _: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.started":
+            self._is_new = True
+        elif event == "http11.receive_response_headers.complete":
+            self._answered = True
 
 
 _PLAIN_FIELDS = ("model", "messages", "stream", "max_tokens", "temperature")

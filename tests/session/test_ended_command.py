@@ -59,6 +59,11 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_command, "HEEDED_S", 0.3)
 
 
+def is_frozen(process: psutil.Process) -> None:
+    """Wait until it is: it freezes itself a moment after its first line."""
+    wait_for(lambda: process.status() == psutil.STATUS_STOPPED, "the child is frozen")
+
+
 def at_once() -> threading.Event:
     hurry = threading.Event()
     hurry.set()
@@ -74,6 +79,7 @@ async def test_what_heeds_is_waited_for_and_never_killed() -> None:
 
 async def test_what_is_frozen_is_killed_but_only_in_a_hurry() -> None:
     with started(FROZEN) as child:
+        await asyncio.to_thread(is_frozen, psutil.Process(child.pid))
         hurry = threading.Event()
         ending = asyncio.create_task(end_command(child, hurry))
         await asyncio.sleep(0.8)
@@ -101,10 +107,7 @@ async def test_what_a_killed_command_leaves_is_named(tmp_path: Path) -> None:
 async def test_a_training_that_is_frozen_does_not_keep_the_panel_from_leaving() -> None:
     child = Detached("train-tiny", [sys.executable, "-c", FROZEN])
     try:
-        process = psutil.Process(child.owner.pid)
-        await asyncio.to_thread(
-            wait_for, lambda: process.status() == psutil.STATUS_STOPPED, "the child is frozen"
-        )
+        await asyncio.to_thread(is_frozen, psutil.Process(child.owner.pid))
         assert await child.stop(at_once()) == ()
         assert child.exit_code == -signal.SIGKILL
     finally:

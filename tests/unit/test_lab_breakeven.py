@@ -32,11 +32,11 @@ LINE = [
 ]
 
 
-def test_a_block_at_a_low_load_holds_enough_requests_and_blocks_follow_each_other() -> None:
+def test_a_block_holds_enough_requests_at_every_load_and_blocks_follow_each_other() -> None:
     prompts = tuple(Prompt(f"p{n}", "chat", "text") for n in range(16))
     target = Profile.model_validate({"name": "p", "target": {"model": "/t"}})
     plan = BreakevenPlan(profile=target, prompts=prompts)
-    assert [len(plan.block(0, load)) for load in (1, 2, 3, 4, 8)] == [4, 4, 6, 4, 8]
+    assert [len(plan.block(0, load)) for load in (1, 2, 3, 4, 8)] == [4, 4, 6, 8, 16]
     assert plan.block(0, 1) + plan.block(1, 1) == prompts[:8]
     assert plan.block(4, 1) == prompts[:4], "over and over"
 

@@ -180,6 +180,27 @@ async def test_a_connection_is_used_again_after_an_answer() -> None:
         assert server.connections == 1
 
 
+async def test_a_kept_connection_that_the_server_closes_as_it_is_used_costs_no_request() -> None:
+    replies = [Reply(), Reply(fault="hang up"), Reply()]
+    async with FakeEndpoint(replies) as server, Endpoint(server.url) as endpoint:
+        assert (await endpoint.ask(PROMPT, Traffic(), 0)).ok
+        record = await endpoint.ask(PROMPT, Traffic(), 1)
+        assert record.error is None
+        assert record.text == SIX
+        assert (len(server.bodies), server.connections) == (3, 2)
+
+
+async def test_a_new_connection_that_ends_without_an_answer_is_a_failure_and_not_tried_again() -> (
+    None
+):
+    replies = [Reply(), Reply(fault="hang up"), Reply(fault="hang up"), Reply()]
+    async with FakeEndpoint(replies) as server, Endpoint(server.url) as endpoint:
+        assert (await endpoint.ask(PROMPT, Traffic(), 0)).ok
+        record = await endpoint.ask(PROMPT, Traffic(), 1)
+        assert record.error == "connection closed without an answer"
+        assert (len(server.bodies), server.connections) == (3, 2)
+
+
 async def test_waiting_for_a_slot_is_part_of_the_latency() -> None:
     async with FakeEndpoint() as server, Endpoint(server.url) as endpoint:
         record = await endpoint.ask(PROMPT, Traffic(), 0, due_s=time.monotonic() - 5)
