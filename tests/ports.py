@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 _FIRST, _BLOCK, _BLOCKS = 20_000, 100, 100
+# Found out when this is imported: a test may give itself another temporary folder.
+_FOLDER = Path(tempfile.gettempdir()) / f"specpanel-test-ports-{os.getuid()}"
 
 
 def free_port() -> int:
@@ -45,10 +47,9 @@ def _is_free(port: int) -> bool:
 
 @functools.cache
 def _own_ports() -> Iterator[int]:
-    folder = Path(tempfile.gettempdir()) / f"specpanel-test-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    _FOLDER.mkdir(mode=0o700, exist_ok=True)
     for block in random.sample(range(_BLOCKS), _BLOCKS):
-        lock = os.open(folder / str(block), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(_FOLDER / str(block), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # kept until this process ends
         except OSError:
@@ -56,4 +57,4 @@ def _own_ports() -> Iterator[int]:
             continue
         first = _FIRST + block * _BLOCK
         return itertools.cycle(range(first, first + _BLOCK))
-    pytest.fail(f"all blocks of ports are taken: {folder}")
+    pytest.fail(f"all blocks of ports are taken: {_FOLDER}")
