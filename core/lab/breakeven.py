@@ -1,6 +1,6 @@
 """Break-even: what a step costs by load and K, measured with a proposer of chosen acceptance.
 
-One server is priced at every setting, K=0 among them, in turn and block by block, so that drift of the
+One server is priced at every setting, K=0 among them, in turn and round by round, so that drift of the
 machine hits all alike. A second one, with the profile's own drafter, tells what that costs and accepts.
 """
 
@@ -141,19 +141,26 @@ class Breakeven:
         ledger: Ledger,
         stop: Stop,
     ) -> None:
-        """Every K at one load, and the drafter itself, in turn within each block."""
+        """Every K at one load, and the drafter itself, in turn, round by round of each block.
+
+        The machine's speed changes within seconds: what is compared must lie as close together as that.
+        """
         runs = [ledger.server(ready, server) for ready, server in zip(self._ready, up, strict=True)]
         settings: list[int | None] = [0, *self.plan_.ks, *([None] if len(up) > 1 else [])]
         tallies = {k: Tally() for k in settings}
         drafted: list[RequestRecord] = []
         traffic = self.plan_.traffic(load)
-        for block in range(self.plan_.blocks):
-            prompts = self.plan_.block(block, load)
-            turn = block % len(settings)
+        rounds = [
+            (block, prompts)
+            for block in range(self.plan_.blocks)
+            for prompts in self.plan_.rounds(block, load)
+        ]
+        for number, (block, prompts) in enumerate(rounds):
+            turn = number % len(settings)
             for k in (*settings[turn:], *settings[:turn]):
                 which = 1 if k is None else 0
                 if k is not None:
-                    pricing.draft(k=k, rate=self.plan_.rate, seed=self.seed * 1000 + block)
+                    pricing.draft(k=k, rate=self.plan_.rate, seed=self.seed * 1000 + number)
                 done = await up[which].send(prompts, traffic, stop)
                 tallies[k].add(block, done)
                 drafted += done.records if k is None else ()

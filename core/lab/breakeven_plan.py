@@ -33,10 +33,21 @@ class BreakevenPlan:
     blocks: int = 6
     with_drafter: bool = True
 
+    def rounds(self, number: int, load: int) -> tuple[tuple[Prompt, ...], ...]:
+        """The prompts of one block at a load, as many together as run at a time."""
+        count = max(_FEWEST_ROUNDS, -(-_FEWEST_A_BLOCK // load))
+        first = number * count * load
+        return tuple(
+            tuple(
+                self.prompts[(first + turn * load + place) % len(self.prompts)]
+                for place in range(load)
+            )
+            for turn in range(count)
+        )
+
     def block(self, number: int, load: int) -> tuple[Prompt, ...]:
-        """The prompts of one block at a load: a whole multiple of as many as run together."""
-        count = load * max(_FEWEST_ROUNDS, -(-_FEWEST_A_BLOCK // load))
-        return tuple(self.prompts[(number * count + n) % len(self.prompts)] for n in range(count))
+        """The same one after another, for a server that has one K."""
+        return tuple(prompt for turn in self.rounds(number, load) for prompt in turn)
 
     def traffic(self, concurrency: int) -> Traffic:
         """Greedy answers that are all as long as may be, this many at a time."""

@@ -39,6 +39,8 @@ def test_a_block_holds_enough_requests_at_every_load_and_blocks_follow_each_othe
     assert [len(plan.block(0, load)) for load in (1, 2, 3, 4, 8)] == [4, 4, 6, 8, 16]
     assert plan.block(0, 1) + plan.block(1, 1) == prompts[:8]
     assert plan.block(4, 1) == prompts[:4], "over and over"
+    assert [len(turn) for turn in plan.rounds(0, 1)] == [1, 1, 1, 1]
+    assert plan.rounds(1, 4) == (prompts[8:12], prompts[12:]), "as many together as run at a time"
 
 
 def test_the_required_length_is_interpolated_between_measured_loads_and_nowhere_else() -> None:
