@@ -34,7 +34,7 @@ def breakeven(
     ks: Annotated[str, typer.Option("--ks", help="Draft tokens a step, with commas.")] = "2,4,8",
     blocks: Annotated[
         int, typer.Option("--blocks", help="Blocks at each load; 5 give an interval.", min=2)
-    ] = 6,
+    ] = 10,
     rate: Annotated[
         float,
         typer.Option("--rate", help="Chance that a draft token is accepted.", min=0.0, max=1.0),

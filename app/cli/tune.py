@@ -37,7 +37,7 @@ def tune(
     ks: Annotated[
         str, typer.Option("--ks", help="Draft tokens to try, with commas.")
     ] = "1,2,3,5,8",
-    blocks: Annotated[int, typer.Option("--blocks", help="Blocks at each load.", min=5)] = 6,
+    blocks: Annotated[int, typer.Option("--blocks", help="Blocks at each load.", min=5)] = 10,
     source: Annotated[
         str | None,
         typer.Option("--from", metavar="NAME", help="Use this break-even; measure none."),

@@ -30,7 +30,7 @@ class BreakevenPlan:
     loads: tuple[int, ...] = (1, 2, 4, 8)
     ks: tuple[int, ...] = (2, 4, 8)
     rate: float = 0.7
-    blocks: int = 6
+    blocks: int = 10
     with_drafter: bool = True
 
     def rounds(self, number: int, load: int) -> tuple[tuple[Prompt, ...], ...]:
