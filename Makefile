@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 INSTALL := $(PIP) install --no-deps --no-compile
 
-.PHONY: help demo train-demo test test-again test-long faults lint format types check picture pictures bench-tui bench fuzz clean
+.PHONY: help demo train-demo test test-long faults lint format types check picture pictures bench-tui bench fuzz clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,9 +35,6 @@ train-demo: $(VENV)/.train ## train a drafter for that model on this machine's C
 
 test: $(VENV)/.dev ## run the whole suite, tests against a real vLLM included
 	@"$(BIN)/python" -m pytest -m "not faults and not long" $(SIDE_BY_SIDE) $(PYTEST_ARGS)
-
-test-again: $(VENV)/.dev ## run once more, one after another, what failed in the last `make test`
-	@"$(BIN)/python" -m pytest -m "not faults and not long" --last-failed --last-failed-no-failures none $(PYTEST_ARGS)
 
 test-long: $(VENV)/.dev ## run what the suite leaves out because it takes minutes
 	@"$(BIN)/python" -m pytest -m long $(SIDE_BY_SIDE) $(PYTEST_ARGS)
