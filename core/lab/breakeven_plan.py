@@ -15,7 +15,9 @@ from specpanel.core.traffic.records import Prompt
 
 _FEWEST_TEXTS = 16
 _FEWEST_A_BLOCK = 4  # requests: one alone has too few steps to tell how long one takes
-_FEWEST_ROUNDS = 2  # and at a high load one round is over before the machine has settled
+_FEWEST_ROUNDS = (
+    2  # in turn with the other settings, so that a passing disturbance is in all of them
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import signal
 import tempfile
 import tomllib
 from pathlib import Path
-from statistics import median
 
 import pytest
 from fakes.engine.workbench import FAKE_PYTHON, Panel, Workbench
@@ -61,16 +60,16 @@ def test_breakeven_prices_every_load_and_k_and_the_drafter_and_leaves_nothing(
     for point in points.values():
         between = point["required_interval"]
         assert between["low"] <= point["required_length"] <= between["high"]
-    # Steps cost the same with drafts and without; a busy machine can spoil a point, but not most of them.
-    assert 0.5 < median(point["required_length"] for point in points.values()) < 2
+        # Steps cost the same with drafts and without.
+        assert 0.5 < point["required_length"] < 2, "on a busy machine, too"
     # Four steps accept 4, 0, 2 and 1 of four; of two, 2, 0, 2 and 1.
     assert points[1, 4]["measured_length"] > points[1, 2]["measured_length"] > 1.5
     assert [held["concurrency"] for held in result["holdouts"]] == [2, 2]
     assert [point["concurrency"] for point in result["real"]] == [1, 2, 4]
     for point in result["real"]:
         assert point["length"] == pytest.approx(1 + 7 / 4, abs=0.35)
+        assert point["tpot_ratio"] < 0.8
         assert len(point["conditional"]) == 4
-    assert median(point["tpot_ratio"] for point in result["real"]) < 0.8
     assert "speculation gains" in ended["conclusion"]
     assert list(own_temporary_folder.iterdir()) == []
     with Store() as store:
